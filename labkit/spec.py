@@ -1,0 +1,280 @@
+"""Specs: frozen, strict descriptions that hash, diff, patch and round-trip through JSON; and open families of them."""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Self, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import ValidationError as ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
+
+Number = Annotated[float, Field(allow_inf_nan=False), AfterValidator(lambda x: x + 0.0)]
+"""A finite float; integers become floats and -0.0 becomes 0.0, so that equal numbers have equal fingerprints."""
+
+Count = Annotated[int, Field(gt=0)]
+"""A positive integer."""
+
+
+class Mistake(ValueError):
+    """What a user can mend: names the place, the value and what to write instead. The command line prints it and exits with 2."""
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """The tail of an error message: the nearest known name, or all of them."""
+    known = sorted(names)
+    match = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {match[0]!r}?" if match else f" Choose from: {', '.join(known)}."
+
+
+class Spec(BaseModel):
+    """An immutable description of a thing to build: finite numbers, strings, booleans, tuples and specs."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        validate_default=True,
+        polymorphic_serialization=True,
+        use_attribute_docstrings=True,
+    )
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits naming what differs from the defaults; equal specs share it in all processes.
+
+        A default may therefore never change (golden tests hold them); a new field with a default leaves old fingerprints as they were.
+        """
+        payload = json.dumps(_lean(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(payload.encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """The shortest text that names this spec: its kind, and what differs from its defaults: ``rms(eps=1e-05)``."""
+        lean = {name: getattr(self, name) for name in _lean(self)}
+        kind = lean.pop("kind", type(self).__name__)
+        inner = ", ".join(f"{name}={shown(value)}" for name, value in lean.items())
+        return f"{kind}({inner})" if inner else str(kind)
+
+    def patched(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with every dotted path set, validated once as a whole, so that changes that need each other may come together.
+
+        Numbers step into tuples: ``{"layers.0.theta": 5e5}``. A short form and what lies under it may come together:
+        ``{"model.norm": "rms", "model.norm.eps": 1e-5}``. Raises Mistake for a wrong path, ValidationError for a wrong value.
+        """
+        tree = self.as_json()
+        for path, value in sorted(changes.items(), key=lambda change: change[0].count(".")):
+            _place(tree, type(self), path, value)
+        return type(self).from_json(tree)
+
+    def differences(self, other: "Spec") -> dict[str, tuple[str, str]]:
+        """Path -> (here, there) for all that differs, as short texts; where kinds differ the whole component is one entry."""
+        return dict(_differences(self, other, ""))
+
+    def flat(self) -> dict[str, Any]:
+        """Dotted path -> value for every leaf; a component stands at its own path by its kind."""
+        return dict(_leaves(self, ""))
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole spec as plain JSON values, defaults included."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> Self:
+        """The spec that `as_json` gave. Raises ValidationError."""
+        return cls.model_validate_json(_dumps(tree))
+
+
+class Choice(Spec):
+    """A family of interchangeable variants, told apart by their `kind`.
+
+    Subclass Choice itself to open a family (no `kind`); subclass the family to add a variant (``kind: Literal["x"] = "x"``).
+    A field annotated with the family accepts every variant known when the value arrives: an instance, its fields, or the short form "x".
+    """
+
+    variants: ClassVar[dict[str, type["Choice"]]]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if Choice in cls.__bases__:
+            cls.variants = {}
+            return
+        if "kind" not in cls.model_fields:
+            name = cls.__name__.lower()
+            raise TypeError(f'{cls.__qualname__} needs a kind: write  kind: Literal["{name}"] = "{name}"')
+        kind = cls.model_fields["kind"].default
+        taken = cls.variants.get(kind)
+        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"kind {kind!r} is taken by {taken.__module__}.{taken.__qualname__}")
+        cls.variants[kind] = cls
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        if "kind" in cls.model_fields:
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(cls._resolve)
+
+    @classmethod
+    def _resolve(cls, value: Any) -> "Choice":
+        if isinstance(value, cls):
+            return value
+        fields = {"kind": value} if isinstance(value, str) else value
+        if not isinstance(fields, dict) or "kind" not in fields:
+            message = "expected a {family}: a kind's name, or its fields with a 'kind'.{hint}"
+            raise PydanticCustomError("choice", message, {"family": cls.__name__, "hint": closest("", cls.variants)})
+        if (kind := fields["kind"]) not in cls.variants:
+            message = "unknown {family} kind '{kind}'.{hint}"
+            raise PydanticCustomError(
+                "choice", message, {"family": cls.__name__, "kind": kind, "hint": closest(str(kind), cls.variants)}
+            )
+        return cls.variants[kind].from_json(fields)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        if "kind" in cls.model_fields:
+            return handler(schema)
+        choices = {kind: variant.__pydantic_core_schema__ for kind, variant in sorted(cls.variants.items())}
+        return handler(core_schema.tagged_union_schema(choices, discriminator="kind"))
+
+
+def explain(error: ValidationError, root: type[Spec]) -> str:
+    """One line a fault: the field's path, what is wrong with the value, and what to write instead."""
+    return "\n".join(_fault(detail, root) for detail in error.errors(include_url=False))
+
+
+def shown(value: Any) -> str:
+    """A value as a short text: components by their label, numbers without noise."""
+    if isinstance(value, Spec):
+        return value.label
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(shown(item) for item in value) + ")"
+    return str(value)
+
+
+def _fault(detail: ErrorDetails, root: type[Spec]) -> str:
+    path = ".".join(str(step) for step in detail["loc"])
+    message, value = detail["msg"].removeprefix("Value error, "), detail["input"]
+    if detail["type"] == "extra_forbidden":
+        *parents, last = [str(step) for step in detail["loc"]]
+        fields = _fields_at(root, parents, value)
+        return f"{path}: no such field.{closest(last, fields)}" if fields else f"{path}: no such field."
+    if detail["type"] == "missing":
+        return f"{path}: this field is required."
+    if detail["type"] in ("choice", "value_error"):
+        return f"{path}: {message}" if path else message
+    return f"{path}: {message} (got {value!r})"
+
+
+def _fields_at(cls: type[Spec], steps: list[str], _: Any) -> list[str]:
+    """The fields of the spec class at a path, where the annotations alone tell it."""
+    at: Any = cls
+    for step in steps:
+        if not (isinstance(at, type) and issubclass(at, Spec)) or step not in at.model_fields:
+            return []
+        at = _spec_of(at.model_fields[step].annotation)
+    if not isinstance(at, type) or not issubclass(at, Spec):
+        return []
+    if issubclass(at, Choice) and "kind" not in at.model_fields:
+        return sorted({name for variant in at.variants.values() for name in variant.model_fields})
+    return list(at.model_fields)
+
+
+def _dumps(tree: Any) -> str:
+    return json.dumps(tree, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.as_json()
+    raise Mistake(f"a spec holds numbers, strings, booleans, tuples and specs; {value!r} is a {type(value).__name__}")
+
+
+def _lean(value: Any) -> Any:
+    """The spec as JSON without what equals its default; a variant keeps its kind."""
+    if isinstance(value, tuple):
+        return [_lean(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _lean(item) for key, item in value.items()}
+    if not isinstance(value, Spec):
+        return value
+    fields = type(value).model_fields
+    return {
+        name: _lean(item)
+        for name, item in value
+        if name == "kind" or item != fields[name].get_default(call_default_factory=True)
+    }
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, tuple) and any(isinstance(item, Spec) for item in value):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}.{index}")
+    elif isinstance(value, Spec):
+        for name, item in value:
+            here = path if name == "kind" else f"{path}.{name}" if path else name
+            yield from _leaves(item, here)
+    else:
+        yield path, value
+
+
+def _differences(here: Any, there: Any, path: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    if here == there:
+        return
+    if isinstance(here, Spec) and type(here) is type(there):
+        for name, item in here:
+            yield from _differences(item, getattr(there, name), f"{path}.{name}" if path else name)
+    else:
+        yield path, (shown(here), shown(there))
+
+
+def _spec_of(annotation: Any) -> Any:
+    """The spec class in an annotation: X, X | None, tuple[X, ...]; or whatever else the annotation says."""
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return annotation
+    inner = [_spec_of(arg) for arg in get_args(annotation) if arg not in (NoneType, Ellipsis)]
+    return next((arg for arg in inner if isinstance(arg, type) and issubclass(arg, Spec)), annotation)
+
+
+def _opened(tree: Any, cls: Any) -> tuple[Any, Any]:
+    """A place in a dumped tree as something that can be stepped into, with its class: "rms" becomes {"kind": "rms"} and Rms."""
+    if isinstance(cls, type) and issubclass(cls, Choice) and "kind" not in cls.model_fields:
+        tree = {"kind": tree} if isinstance(tree, str) else tree
+        if isinstance(tree, dict) and tree.get("kind") in cls.variants:
+            return tree, cls.variants[tree["kind"]]
+    return tree, cls
+
+
+def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
+    """Put a value into a dumped tree at a dotted path; numbers step into tuples, a short form opens its family."""
+    at: Any = tree
+    steps = path.split(".")
+    for depth, step in enumerate(steps):
+        if isinstance(at, list):
+            if not step.isdigit() or int(step) >= len(at):
+                raise Mistake(f"{path}: {step!r} is no index into {len(at)} entries")
+            key: Any = int(step)
+        elif isinstance(at, dict):
+            fields = cls.model_fields if isinstance(cls, type) and issubclass(cls, Spec) else at
+            if step not in fields:
+                where = at.get("kind") or getattr(cls, "__name__", "this")
+                raise Mistake(f"{path}: {where} has no field {step!r}.{closest(step, fields)}")
+            key = step
+            if isinstance(cls, type) and issubclass(cls, Spec):
+                field = cls.model_fields[step]
+                cls = _spec_of(field.annotation)
+                if step not in at:
+                    at[step] = json.loads(_dumps(field.get_default(call_default_factory=True)))
+        else:
+            raise Mistake(f"{path}: nothing lies under {'.'.join(steps[:depth])} = {at!r}")
+        if depth == len(steps) - 1:
+            at[key] = value.as_json() if isinstance(value, Spec) else value
+        else:
+            at[key], cls = _opened(at[key], cls)
+            at = at[key]

@@ -1,0 +1,15 @@
+"""How long work reports how far it is, without knowing who looks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Advance = Callable[[float], None]
+
+
+class Progress:
+    """Nobody looks; the console's progress shows bars."""
+
+    @contextmanager
+    def task(self, description: str, total: float | None = None, unit: str = "") -> Iterator[Advance]:
+        """A stage of work of `total` units (None: unknown); call what it gives with each amount done."""
+        yield lambda _: None

@@ -1,0 +1,197 @@
+"""Run folders: the record on disk, which is the truth that every view is filled from. The one module that touches them.
+
+    runs/<experiment>/<edition>/experiment.json
+    runs/<experiment>/<edition>/<variant>/seed<k>-<fingerprint>/
+        spec.json  source/  record.json  metrics.jsonl  checkpoints/  console.log
+
+JSON files are replaced atomically; metrics are append-only, and of each (key, step) the last line counts.
+"""
+
+import fcntl
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+STATUSES = ("planned", "running", "paused", "done", "diverged", "pruned", "stopped", "failed")
+FINISHED = frozenset({"done", "diverged"})
+
+
+class Busy(RuntimeError):
+    """Another living process owns the run."""
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: readers see the old content or the new, also after a power cut."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file as a whole."""
+    write_bytes(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where the file is not there."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's folder."""
+
+    path: Path
+
+    def create(self, spec: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        """Plan the run: its spec and the facts known before it starts. A folder that has a record keeps it."""
+        if self.record():
+            return
+        write_json(self.path / "spec.json", spec)
+        write_json(self.path / "record.json", {"version": VERSION, "status": "planned", "step": 0, **facts})
+
+    def spec(self) -> dict[str, Any]:
+        return read_json(self.path / "spec.json")
+
+    def record(self) -> dict[str, Any]:
+        return read_json(self.path / "record.json")
+
+    def update(self, **fields: Any) -> dict[str, Any]:
+        """Set fields of the record; only the run's owner does so."""
+        record = {**self.record(), **fields}
+        write_json(self.path / "record.json", record)
+        return record
+
+    @property
+    def source(self) -> Path:
+        return self.path / "source"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def console_log(self) -> Path:
+        return self.path / "console.log"
+
+    def append(self, step: int, values: Mapping[str, float]) -> None:
+        """Add a line of metrics; what is not finite is written as null."""
+        kept = {key: value if math.isfinite(value) else None for key, value in values.items()}
+        line = json.dumps({"step": step, "time": round(time.time(), 3), **kept}).encode() + b"\n"
+        with (self.path / "metrics.jsonl").open("ab+") as file:
+            if file.tell() and _last_byte(file.fileno(), file.tell()) != b"\n":
+                line = b"\n" + line  # a killed process left half a line
+            file.write(line)
+
+    def lines(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """The whole lines of metrics from a byte offset on, and the offset to go on from."""
+        try:
+            with (self.path / "metrics.jsonl").open("rb") as file:
+                file.seek(offset)
+                data = file.read()
+        except FileNotFoundError:
+            return [], offset
+        whole = data[: data.rfind(b"\n") + 1]
+        return [line for line in map(_parsed, whole.splitlines()) if line], offset + len(whole)
+
+    def metrics(self) -> dict[str, list[tuple[int, float]]]:
+        """Each key's curve by ascending step; null becomes NaN."""
+        curves: dict[str, dict[int, float]] = {}
+        for line in self.lines()[0]:
+            for key, value in line.items():
+                if key not in ("step", "time"):
+                    curves.setdefault(key, {})[line["step"]] = math.nan if value is None else value
+        return {key: sorted(curve.items()) for key, curve in curves.items()}
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Own the run; the lock dies with its process. Raises Busy if another living process has it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Busy(f"{self.path} is being trained by another process") from None
+            yield
+
+    @property
+    def owned(self) -> bool:
+        """Whether a living process owns the run."""
+        try:
+            with (self.path / "lock").open("r") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def request_stop(self) -> None:
+        """Ask the run's owner to checkpoint and leave."""
+        (self.path / "stop").touch()
+
+    @property
+    def stop_requested(self) -> bool:
+        return (self.path / "stop").exists()
+
+    def clear_stop(self) -> None:
+        (self.path / "stop").unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Edition:
+    """One experiment on one baseline: the folder that holds its description and its runs."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.path.parent.name
+
+    @property
+    def edition(self) -> str:
+        return self.path.name
+
+    @property
+    def title(self) -> str:
+        """``rope_theta`` as the file stands, ``rope_theta@small`` on another baseline."""
+        return self.name if self.edition == "main" else f"{self.name}@{self.edition}"
+
+    def describe(self, description: Mapping[str, Any]) -> None:
+        write_json(self.path / "experiment.json", {"version": VERSION, **description})
+
+    def description(self) -> dict[str, Any]:
+        return read_json(self.path / "experiment.json")
+
+    def run(self, variant: str, seed: int, fingerprint: str) -> Run:
+        return Run(self.path / variant / f"seed{seed}-{fingerprint}")
+
+    def runs(self) -> list[Run]:
+        """Every run folder that has a record, in the order of the names."""
+        return [Run(path.parent) for path in sorted(self.path.glob("*/seed*/record.json"))]
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return {}
+
+
+def _last_byte(descriptor: int, size: int) -> bytes:
+    return os.pread(descriptor, 1, size - 1)
