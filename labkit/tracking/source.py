@@ -56,4 +56,4 @@ def capture(into: Path, root: Path, files: Iterable[Path]) -> dict[str, str]:
 def _installed(name: str, relative: Path) -> bool:
     top = name.partition(".")[0]
     hidden = any(part in ("site-packages", "dist-packages") or part.startswith(".") for part in relative.parts)
-    return hidden or top in ("labkit", "__main__", "conftest", "tests")
+    return hidden or top in ("labkit", "__main__")

@@ -1,0 +1,16 @@
+"""The registry: one family a file, one short class a variant. Importing it makes every variant of labkit known."""
+
+from labkit.components.attention import Attention as Attention
+from labkit.components.dropout import Dropout as Dropout
+from labkit.components.embedding import Head as Head
+from labkit.components.feedforward import FeedForward as FeedForward
+from labkit.components.init import Init as Init
+from labkit.components.norm import Norm as Norm
+from labkit.components.norm import NormModule as NormModule
+from labkit.components.parameters import Linear as Linear
+from labkit.components.parameters import Part as Part
+from labkit.components.parameters import Role as Role
+from labkit.components.parameters import parameter as parameter
+from labkit.components.place import Place as Place
+from labkit.components.position import Position as Position
+from labkit.components.residual import Residual as Residual

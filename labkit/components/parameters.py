@@ -1,0 +1,134 @@
+"""Parameters that know what they are: role, fan-in, and the logical matrices that live packed in one tensor.
+
+Initial values, decay groups, Muon, muP, checkpoints and Hugging Face names follow from roles and logical names, never from a shape.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labkit.spec import Mistake
+
+
+class Role(StrEnum):
+    """What a parameter does in the network."""
+
+    EMBEDDING = "embedding"
+    QUERY = "query"
+    KEY = "key"
+    VALUE = "value"
+    OUTPUT = "output"
+    GATE = "gate"
+    UP = "up"
+    DOWN = "down"
+    HEAD = "head"
+    GAIN = "gain"
+    BIAS = "bias"
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is drawn at random and decayed; gains and biases keep the value that their module gives them, and are not."""
+        return self not in (Role.GAIN, Role.BIAS)
+
+    @property
+    def writes_to_stream(self) -> bool:
+        """Whether it is a branch's last projection, whose output is added to the residual stream."""
+        return self in (Role.OUTPUT, Role.DOWN)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One logical parameter: `rows` rows of a stored tensor."""
+
+    role: Role
+    rows: int
+    fan_in: int
+    name: str = ""
+    """Its own name among the parts of a packed tensor; empty where it is the whole of it."""
+
+
+def parameter(value: Tensor, *parts: Part) -> nn.Parameter:
+    """A stored tensor that carries its parts."""
+    stored = nn.Parameter(value)
+    stored.parts = parts  # type: ignore[attr-defined]
+    return stored
+
+
+def gain(width: int, value: float = 1.0) -> nn.Parameter:
+    """A vector of gains, one per feature."""
+    return parameter(torch.full((width,), value), Part(Role.GAIN, width, 1))
+
+
+def bias(width: int) -> nn.Parameter:
+    """A vector of biases, zero at the start."""
+    return parameter(torch.zeros(width), Part(Role.BIAS, width, 1))
+
+
+def parts_of(name: str, stored: nn.Parameter) -> tuple[Part, ...]:
+    """The parts of a parameter. A user's vector counts as a gain; a user's matrix must say its role, else Mistake."""
+    parts = getattr(stored, "parts", None)
+    if parts is not None:
+        return parts
+    if stored.ndim < 2:
+        return (Part(Role.GAIN, stored.numel(), 1),)
+    raise Mistake(
+        f"{name}: a matrix of shape {tuple(stored.shape)} without a role. Make it with labkit's Linear, or with "
+        f"parameter(value, Part(Role.UP, rows, fan_in)), so that its initial values and its decay are known."
+    )
+
+
+class Linear(nn.Module):
+    """y = x Wᵀ + b, where W stacks the rows of named parts that share the input: one product for q, k and v."""
+
+    def __init__(self, width: int, *parts: Part, has_bias: bool = False) -> None:
+        super().__init__()
+        rows = sum(part.rows for part in parts)
+        self.weight = parameter(torch.empty(rows, width), *parts)
+        self.bias = None
+        if has_bias:
+            self.bias = parameter(torch.zeros(rows), *(Part(Role.BIAS, part.rows, 1, part.name) for part in parts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., width) -> (..., rows), in the weight's precision."""
+        dtype = self.weight.dtype
+        return F.linear(x.to(dtype), self.weight, None if self.bias is None else self.bias.to(dtype))
+
+    def flops(self, length: int) -> int:
+        """Floating-point operations of the forward pass per token."""
+        return 2 * self.weight.numel()
+
+
+def logical(model: nn.Module) -> dict[str, Tensor]:
+    """Every logical parameter by name, as a view of where it is stored: ``layers.0.attention.query.weight``."""
+    return {name: view for name, _, view in _logical(model)}
+
+
+def draw(model: nn.Module, seed: int, scale: Callable[[Part], float]) -> None:
+    """Draw each logical matrix from N(0, scale²) by a key of its own, so that no parameter's value depends on what else there is."""
+    with torch.no_grad():
+        for name, part, view in _logical(model):
+            if part.role.is_matrix:
+                generator = torch.Generator(view.device).manual_seed(key(seed, name, *view.shape))
+                view.normal_(0.0, scale(part), generator=generator)
+
+
+def key(*names: object) -> int:
+    """A 63-bit key that is the same in every process."""
+    text = "/".join(map(str, names))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def _logical(model: nn.Module) -> Iterator[tuple[str, Part, Tensor]]:
+    for name, stored in model.named_parameters():
+        module, _, kind = name.rpartition(".")
+        start = 0
+        for part in parts_of(name, stored):
+            parent = module.rpartition(".")[0]
+            owner = ".".join(filter(None, (parent, part.name))) if part.name else module
+            yield f"{owner}.{kind}" if owner else kind, part, stored.detach()[start : start + part.rows]
+            start += part.rows
