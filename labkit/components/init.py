@@ -28,7 +28,7 @@ class Normal(Init):
 
 
 class ScaledResidual(Init):
-    """N(0, std²), and std / √(2 · n_layers) for the projections that write to the residual stream (GPT-2, section 2.3)."""
+    """N(0, std²); std / √(2 · n_layers) for the projections that write to the residual stream (GPT-2, section 2.3)."""
 
     kind: Literal["scaled_residual"] = "scaled_residual"
     std: Annotated[Number, Field(gt=0)] = 0.02

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +118,7 @@ class Run:
         return {key: sorted(curve.items()) for key, curve in curves.items()}
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> Generator[None]:
         """Own the run; the lock dies with its process. Raises Busy if another living process has it."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("a") as file:

@@ -21,7 +21,8 @@ def load(file: Path, root: Path) -> ModuleType:
     if loaded is not None and Path(loaded.__file__ or "") == file:
         return loaded
     specification = importlib.util.spec_from_file_location(name, file)
-    assert specification is not None and specification.loader is not None
+    assert specification is not None
+    assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module  # pydantic looks up annotations there
     try:
