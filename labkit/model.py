@@ -132,7 +132,7 @@ class Transformer(nn.Module):
 
 @dataclass(frozen=True)
 class Costs:
-    """What a model takes. FLOPs are those of matrix products and attention, forward and backward, per token at the training length."""
+    """What a model takes. FLOPs count matrix products and attention, forward and backward, per token at full context."""
 
     params: int
     non_embedding: int
@@ -144,7 +144,7 @@ class Costs:
 
 @lru_cache(maxsize=256)
 def costs(spec: ModelSpec, vocab_size: int) -> Costs:
-    """Count a model on the meta device, where it takes no memory; the backward pass does twice the work of the forward."""
+    """Count a model on the meta device, where it takes no memory; the backward pass does twice the forward's work."""
     with torch.device("meta"):
         model = Transformer(spec, vocab_size)
     rows: dict[str, list[int]] = {}

@@ -19,7 +19,7 @@ Count = Annotated[int, Field(gt=0)]
 
 
 class Mistake(ValueError):
-    """What a user can mend: names the place, the value and what to write instead. The command line prints it and exits with 2."""
+    """What a user can mend: the place, the value, what to write instead. The command line prints it and exits with 2."""
 
 
 def closest(name: str, names: Iterable[str]) -> str:
@@ -45,7 +45,8 @@ class Spec(BaseModel):
     def fingerprint(self) -> str:
         """Sixteen hex digits naming what differs from the defaults; equal specs share it in all processes.
 
-        A default may therefore never change (golden tests hold them); a new field with a default leaves old fingerprints as they were.
+        A default may therefore never change (golden tests hold them); a new field with a default leaves old
+        fingerprints as they were.
         """
         payload = json.dumps(_lean(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(payload.encode()).hexdigest()[:16]
@@ -59,10 +60,11 @@ class Spec(BaseModel):
         return f"{kind}({inner})" if inner else str(kind)
 
     def patched(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with every dotted path set, validated once as a whole, so that changes that need each other may come together.
+        """A copy with every dotted path set, validated as a whole: changes that need each other may come together.
 
         Numbers step into tuples: ``{"layers.0.theta": 5e5}``. A short form and what lies under it may come together:
-        ``{"model.norm": "rms", "model.norm.eps": 1e-5}``. Raises Mistake for a wrong path, ValidationError for a wrong value.
+        ``{"model.norm": "rms", "model.norm.eps": 1e-5}``.
+        Raises Mistake for a wrong path, ValidationError for a wrong value.
         """
         tree = self.as_json()
         for path, value in sorted(changes.items(), key=lambda change: change[0].count(".")):
@@ -70,7 +72,7 @@ class Spec(BaseModel):
         return type(self).from_json(tree)
 
     def differences(self, other: "Spec") -> dict[str, tuple[str, str]]:
-        """Path -> (here, there) for all that differs, as short texts; where kinds differ the whole component is one entry."""
+        """Path -> (here, there) for all that differs, as short texts; a component of another kind is one entry."""
         return dict(_differences(self, other, ""))
 
     def flat(self) -> dict[str, Any]:
@@ -90,8 +92,9 @@ class Spec(BaseModel):
 class Choice(Spec):
     """A family of interchangeable variants, told apart by their `kind`.
 
-    Subclass Choice itself to open a family (no `kind`); subclass the family to add a variant (``kind: Literal["x"] = "x"``).
-    A field annotated with the family accepts every variant known when the value arrives: an instance, its fields, or the short form "x".
+    Subclass Choice itself to open a family (no `kind`); subclass the family to add a variant
+    (``kind: Literal["x"] = "x"``). A field annotated with the family accepts every variant known when the value
+    arrives: an instance, its fields, or the short form "x".
     """
 
     variants: ClassVar[dict[str, type["Choice"]]]
@@ -243,7 +246,7 @@ def _spec_of(annotation: Any) -> Any:
 
 
 def _opened(tree: Any, cls: Any) -> tuple[Any, Any]:
-    """A place in a dumped tree as something that can be stepped into, with its class: "rms" becomes {"kind": "rms"} and Rms."""
+    """A place in a dumped tree as something to step into, with its class: "rms" becomes {"kind": "rms"} and Rms."""
     if isinstance(cls, type) and issubclass(cls, Choice) and "kind" not in cls.model_fields:
         tree = {"kind": tree} if isinstance(tree, str) else tree
         if isinstance(tree, dict) and tree.get("kind") in cls.variants:

@@ -28,7 +28,7 @@ class Dropout(Spec):
 
 
 class KeyedDropout(nn.Module):
-    """Zeroes a share of x and scales up the rest: the same key, the same mask, on any device, however the batch is split."""
+    """Zeroes a share of x and scales up the rest: one key, one mask, on any device, however the batch is split."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()

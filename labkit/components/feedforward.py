@@ -43,7 +43,7 @@ class Gelu(FeedForward):
 
 
 class Swiglu(FeedForward):
-    """W_down · (silu(W_gate x) ⊙ W_up x) (arXiv:2002.05202); 8/3 · d_model is as large as a plain unit of 4 · d_model."""
+    """W_down · (silu(W_gate x) ⊙ W_up x) (arXiv:2002.05202); 8/3 · d_model has the size of a plain 4 · d_model."""
 
     kind: Literal["swiglu"] = "swiglu"
     multiplier: Annotated[Number, Field(gt=0)] = 8 / 3

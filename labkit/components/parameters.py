@@ -33,7 +33,7 @@ class Role(StrEnum):
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is drawn at random and decayed; gains and biases start as their module made them, and are not decayed."""
+        """Whether it is drawn at random and decayed; gains and biases start as their module made them."""
         return self not in (Role.GAIN, Role.BIAS)
 
     @property
@@ -110,7 +110,7 @@ def logical(model: nn.Module) -> dict[str, Tensor]:
 
 
 def draw(model: nn.Module, seed: int, scale: Callable[[Part], float]) -> None:
-    """Draw each logical matrix from N(0, scale²) by a key of its own, so that no value depends on what else there is."""
+    """Draw each logical matrix from N(0, scale²) by a key of its own, so that none depends on what else there is."""
     with torch.no_grad():
         for name, part, view in _logical(model):
             if part.role.is_matrix:

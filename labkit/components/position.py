@@ -51,7 +51,8 @@ class Rope(Position):
     def fault(self, head_dim: int) -> str | None:
         rotated = self.rotated(head_dim)
         if rotated < 2 or rotated % 2:
-            return f"rope turns pairs, but {self.fraction:g} of head_dim {head_dim} is {rotated} features; make that an even number"
+            share = f"{self.fraction:g} of head_dim {head_dim}"
+            return f"rope turns pairs of features, but {share} is {rotated} features; make that an even number"
         return None
 
 
@@ -117,7 +118,7 @@ class Rotary(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
-    """(a, b) -> (a cos - b sin, b cos + a sin) for each pair of features of x (..., d); cos and sin are (..., d / 2)."""
+    """(a, b) -> (a cos - b sin, b cos + a sin) for each pair of features of x (..., d); cos, sin are (..., d / 2)."""
     if layout == "half":
         a, b = x.chunk(2, dim=-1)
         return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)

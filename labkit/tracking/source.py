@@ -11,7 +11,7 @@ from labkit.tracking.record import write_bytes
 
 
 def load(file: Path, root: Path) -> ModuleType:
-    """Import a file by path, under its dotted name below `root`, with `root` first on sys.path, so that it can import its neighbours."""
+    """Import a file by path under its dotted name below `root`, which comes first on sys.path for its neighbours."""
     file, root = file.resolve(), root.resolve()
     if str(root) in sys.path:
         sys.path.remove(str(root))
@@ -34,7 +34,7 @@ def load(file: Path, root: Path) -> ModuleType:
 
 
 def imported_sources(root: Path, file: Path) -> list[Path]:
-    """The file and every module below `root` that is imported by now, apart from installed packages and labkit itself."""
+    """The file and every module below `root` that is imported by now, apart from installed packages and labkit."""
     root, found = root.resolve(), {file.resolve()}
     for name, module in list(sys.modules.items()):
         path = Path(getattr(module, "__file__", None) or "/").resolve()
