@@ -1,0 +1,1 @@
+"""Optimizers, schedules, and the parameters as an optimizer sees them."""

@@ -1,0 +1,104 @@
+"""The learning rate over a run, as a factor of the optimizer's own.
+
+Steps count from 0. Warm-up rises linearly over its W steps, (step + 1) / (W + 1); step W is the first at full rate.
+What follows is a function of t = (step - W) / (steps - W) in [0, 1): it would reach `final` one step after the last,
+so that no step is wasted at zero.
+"""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from labkit.spec import Choice, Mistake, Number
+
+
+def _whole_from_one(value: float) -> float:
+    if value >= 1 and value != int(value):
+        raise ValueError(f"{value:g} is neither a share of the steps (below 1) nor a whole number of steps")
+    return value
+
+
+Duration = Annotated[Number, Field(ge=0), AfterValidator(_whole_from_one)]
+"""A share of the steps where below 1, else a number of steps."""
+
+Ratio = Annotated[Number, Field(ge=0, le=1)]
+
+
+def length(duration: float, steps: int) -> int:
+    """A duration in whole steps, rounded to the nearest."""
+    return round(duration * steps) if duration < 1 else int(duration)
+
+
+class Schedule(Choice):
+    """How the learning rate rises and falls."""
+
+    warmup: Duration = 0.0
+
+    def factor(self, step: int, steps: int) -> float:
+        """The factor of the learning rate at a step, counted from 0, of a run of `steps` steps."""
+        rise = length(self.warmup, steps)
+        return (step + 1) / (rise + 1) if step < rise else self.after(step - rise, steps - rise)
+
+    def after(self, step: int, steps: int) -> float:
+        """The factor after the warm-up, with steps counted from its end."""
+        raise NotImplementedError
+
+    def check(self, steps: int) -> None:
+        """Raises Mistake if a run of so many steps would end before the warm-up does."""
+        if (rise := length(self.warmup, steps)) >= steps > 1:
+            raise Mistake(
+                f"schedule.warmup: {rise} steps of warm-up do not fit into {steps} steps; write a share: 0.05"
+            )
+
+
+class Constant(Schedule):
+    """1: the full rate until the end."""
+
+    kind: Literal["constant"] = "constant"
+
+    def after(self, step: int, steps: int) -> float:
+        return 1.0
+
+
+class Linear(Schedule):
+    """1 - (1 - final) t (arXiv:2310.07831 finds it hard to beat)."""
+
+    kind: Literal["linear"] = "linear"
+    final: Ratio = 0.0
+
+    def after(self, step: int, steps: int) -> float:
+        return 1 - (1 - self.final) * step / steps
+
+
+class Cosine(Schedule):
+    """final + (1 - final) (1 + cos πt) / 2 (arXiv:1608.03983)."""
+
+    kind: Literal["cosine"] = "cosine"
+    final: Ratio = 0.1
+
+    def after(self, step: int, steps: int) -> float:
+        return self.final + (1 - self.final) * (1 + math.cos(math.pi * step / steps)) / 2
+
+
+class Wsd(Schedule):
+    """Warm-up, stable, decay: 1, then linearly to `final` over the last `decay` steps (arXiv:2404.06395)."""
+
+    kind: Literal["wsd"] = "wsd"
+    decay: Duration = 0.2
+    """Of all the steps of the run, warm-up included."""
+    final: Ratio = 0.0
+
+    def factor(self, step: int, steps: int) -> float:
+        fall = length(self.decay, steps)
+        passed = step - (steps - fall)
+        return super().factor(step, steps) if passed <= 0 else 1 - (1 - self.final) * passed / fall
+
+    def after(self, step: int, steps: int) -> float:
+        return 1.0
+
+    def check(self, steps: int) -> None:
+        super().check(steps)
+        rise, fall = length(self.warmup, steps), length(self.decay, steps)
+        if rise + fall > steps > 1:
+            raise Mistake(f"schedule.decay: {rise} steps of warm-up and {fall} of decay do not fit into {steps} steps")
