@@ -132,7 +132,7 @@ class Transformer(nn.Module):
 
 @dataclass(frozen=True)
 class Costs:
-    """What a model takes. FLOPs count matrix products and attention, forward and backward, per token at full context."""
+    """What a model takes. FLOPs count matrix products and attention, forward and backward, a token at full context."""
 
     params: int
     non_embedding: int

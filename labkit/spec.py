@@ -19,7 +19,7 @@ Count = Annotated[int, Field(gt=0)]
 
 
 class Mistake(ValueError):
-    """What a user can mend: the place, the value, what to write instead. The command line prints it and exits with 2."""
+    """What a user can mend: the place, the value, what to write instead. The command line prints it and exits 2."""
 
 
 def closest(name: str, names: Iterable[str]) -> str:
@@ -220,7 +220,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
             yield from _leaves(item, f"{path}.{index}")
     elif isinstance(value, Spec):
-        for name, item in value:
+        for name, item in sorted(value, key=lambda field: field[0] != "kind"):
             here = path if name == "kind" else f"{path}.{name}" if path else name
             yield from _leaves(item, here)
     else:
@@ -272,12 +272,12 @@ def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
             if isinstance(cls, type) and issubclass(cls, Spec):
                 field = cls.model_fields[step]
                 cls = _spec_of(field.annotation)
-                if step not in at:
+                if step not in at and not field.is_required():
                     at[step] = json.loads(_dumps(field.get_default(call_default_factory=True)))
         else:
             raise Mistake(f"{path}: nothing lies under {'.'.join(steps[:depth])} = {at!r}")
         if depth == len(steps) - 1:
             at[key] = value.as_json() if isinstance(value, Spec) else value
         else:
-            at[key], cls = _opened(at[key], cls)
+            at[key], cls = _opened(at.get(key) if isinstance(at, dict) else at[key], cls)
             at = at[key]

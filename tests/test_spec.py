@@ -1,0 +1,187 @@
+"""Specs: what is accepted, what is refused, and what a fingerprint depends on."""
+
+import subprocess
+import sys
+from typing import Literal
+
+import pytest
+from pydantic import ValidationError
+
+from labkit.spec import Choice, Count, Mistake, Number, Spec, explain
+
+
+class Wheel(Choice):
+    """A family for these tests."""
+
+
+class Spoked(Wheel):
+    """With spokes."""
+
+    kind: Literal["spoked"] = "spoked"
+    spokes: Count = 32
+    tension: Number = 1.0
+
+
+class Disc(Wheel):
+    """Without."""
+
+    kind: Literal["disc"] = "disc"
+    thickness: Number
+
+
+class Frame(Spec):
+    """A nested spec."""
+
+    wheel: Wheel = Spoked()
+    spare: Wheel | None = None
+
+
+class Bicycle(Spec):
+    """A spec with everything in it."""
+
+    frame: Frame
+    wheels: tuple[Wheel, ...] = ()
+    load: Number | None = None
+
+
+BICYCLE = Bicycle(frame=Frame(wheel="spoked"), wheels=("spoked", Disc(thickness=2)))
+
+
+def test_a_short_form_names_a_variant_with_its_defaults() -> None:
+    assert Frame(wheel="spoked").wheel == Spoked()
+
+
+def test_a_spec_survives_json() -> None:
+    assert Bicycle.from_json(BICYCLE.as_json()) == BICYCLE
+
+
+def test_a_variant_defined_after_the_parent_is_accepted_and_stands_in_its_schema() -> None:
+    class Solid(Wheel):
+        kind: Literal["solid"] = "solid"
+
+    try:
+        assert Frame(wheel="solid").wheel == Solid()
+        assert "solid" in str(Frame.model_json_schema())
+    finally:
+        del Wheel.variants["solid"]
+
+
+def test_patches_that_need_each_other_come_together() -> None:
+    patched = BICYCLE.patched({"frame.wheel.thickness": 3, "frame.wheel": {"kind": "disc"}, "wheels.0.spokes": 16})
+    assert patched.frame.wheel == Disc(thickness=3)
+    assert patched.wheels == (Spoked(spokes=16), Disc(thickness=2))
+
+
+def test_a_patch_opens_a_short_form() -> None:
+    changed = BICYCLE.patched({"frame.wheel": "spoked", "frame.wheel.spokes": 8})
+    assert changed.frame.wheel == Spoked(spokes=8)
+
+
+def test_equal_specs_have_equal_fingerprints_in_every_process() -> None:
+    code = (
+        "from labkit.model import ModelSpec\n"
+        "print(ModelSpec(d_model=8, n_layers=1, context=4, norm='rms', residual='pre', attention=dict(kind='mha', "
+        "n_heads=2), feedforward='swiglu', position='rope', head='tied', init='normal').fingerprint)"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": str(salt), "PATH": ""},
+        ).stdout
+        for salt in (1, 2)
+    }
+    assert len(outputs) == 1
+    assert len(outputs.pop().strip()) == 16
+
+
+def test_equal_numbers_have_equal_fingerprints() -> None:
+    assert Spoked(tension=2).fingerprint == Spoked(tension=2.0).fingerprint
+    assert Spoked(tension=-0.0).fingerprint == Spoked(tension=0).fingerprint
+
+
+def test_a_new_field_with_a_default_leaves_old_fingerprints_as_they_were() -> None:
+    class Before(Spec):
+        size: Count
+
+    class After(Spec):
+        size: Count
+        wheel: Wheel = Spoked()
+        load: Number | None = None
+
+    assert Before(size=3).fingerprint == After(size=3).fingerprint != After(size=3, load=1).fingerprint
+
+
+def test_differences_name_places_and_both_values() -> None:
+    other = BICYCLE.patched({"frame.wheel": {"kind": "disc", "thickness": 3}, "wheels.0.spokes": 16, "load": 4})
+    assert BICYCLE.differences(other) == {
+        "frame.wheel": ("spoked", "disc(thickness=3)"),
+        "wheels": ("(spoked, disc(thickness=2))", "(spoked(spokes=16), disc(thickness=2))"),
+        "load": ("None", "4"),
+    }
+
+
+def test_flat_has_a_line_for_every_leaf() -> None:
+    flat = BICYCLE.flat()
+    assert flat["frame.wheel"] == "spoked"
+    assert flat["frame.wheel.spokes"] == 32
+    assert flat["wheels.1.thickness"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"frame.whel": "spoked"}, "frame.whel: Frame has no field 'whel'. Did you mean 'wheel'?"),
+        ({"frame.wheel.spoke": 1}, "frame.wheel.spoke: spoked has no field 'spoke'. Did you mean 'spokes'?"),
+        ({"wheels.5": "spoked"}, "wheels.5: '5' is no index into 2 entries"),
+        ({"load.x": 1}, "load.x: nothing lies under load = None"),
+    ],
+)
+def test_a_wrong_path_says_what_was_meant(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(Mistake) as raised:
+        BICYCLE.patched(changes)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"frame.wheel": "spoken"}, "frame.wheel: unknown Wheel kind 'spoken'. Did you mean 'spoked'?"),
+        ({"frame.wheel": 3}, "frame.wheel: expected a Wheel: a kind's name"),
+        ({"frame.wheel.spokes": "many"}, "frame.wheel.spokes: Input should be a valid integer (got 'many')"),
+        ({"frame.wheel.spokes": True}, "frame.wheel.spokes: Input should be a valid integer (got True)"),
+        ({"frame.wheel.spokes": 0}, "frame.wheel.spokes: Input should be greater than 0 (got 0)"),
+        ({"frame.wheel": {"kind": "disc"}}, "frame.wheel.thickness: this field is required."),
+        ({"frame.wheel": {"kind": "spoked", "spoke": 1}}, "frame.wheel.spoke: no such field. Did you mean 'spokes'?"),
+        ({"load": float("nan")}, "load: Input should be a finite number"),
+        ({"load": "4"}, "load: Input should be a valid number (got '4')"),
+    ],
+)
+def test_a_wrong_value_names_the_place_the_value_and_the_remedy(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        BICYCLE.patched(changes)
+    assert explain(raised.value, Bicycle).startswith(message)
+
+
+def test_what_cannot_be_written_as_json_is_refused() -> None:
+    with pytest.raises(Mistake, match="a spec holds numbers, strings, booleans, tuples and specs"):
+        BICYCLE.patched({"load": object()})
+
+
+def test_a_variant_without_a_kind_is_refused_with_the_line_to_write() -> None:
+    with pytest.raises(TypeError, match=r'write  kind: Literal\["bare"\] = "bare"'):
+        type("Bare", (Wheel,), {"__module__": __name__})
+
+
+def test_a_kind_that_is_taken_is_refused() -> None:
+    with pytest.raises(TypeError, match="kind 'disc' is taken by"):
+
+        class Other(Wheel):
+            kind: Literal["disc"] = "disc"
+
+
+def test_a_spec_cannot_be_changed_in_place() -> None:
+    with pytest.raises(ValidationError):
+        BICYCLE.load = 3.0  # type: ignore[misc]
