@@ -1,0 +1,67 @@
+"""labkit: does this change to the transformer help, by how much, and can I believe it?
+
+The public words. They are looked up when they are used, so that `import labkit` imports nothing else.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from labkit.components import Attention as Attention
+    from labkit.components import Dropout as Dropout
+    from labkit.components import FeedForward as FeedForward
+    from labkit.components import Head as Head
+    from labkit.components import Init as Init
+    from labkit.components import Linear as Linear
+    from labkit.components import Norm as Norm
+    from labkit.components import NormModule as NormModule
+    from labkit.components import Place as Place
+    from labkit.components import Position as Position
+    from labkit.components import Residual as Residual
+    from labkit.components import Role as Role
+    from labkit.components import parameter as parameter
+    from labkit.data import Corpus as Corpus
+    from labkit.data import DataSpec as DataSpec
+    from labkit.data import Tokenizer as Tokenizer
+    from labkit.model import ModelSpec as ModelSpec
+    from labkit.optim.optimizer import Optimizer as Optimizer
+    from labkit.optim.schedule import Schedule as Schedule
+    from labkit.spec import Choice as Choice
+    from labkit.spec import Count as Count
+    from labkit.spec import Mistake as Mistake
+    from labkit.spec import Number as Number
+    from labkit.spec import Spec as Spec
+    from labkit.study.experiment import Experiment as Experiment
+    from labkit.study.experiment import cross as cross
+    from labkit.study.experiment import vary as vary
+    from labkit.train.run import Budget as Budget
+    from labkit.train.run import Evaluation as Evaluation
+    from labkit.train.run import RunSpec as RunSpec
+    from labkit.train.run import Seed as Seed
+
+_HOMES = {
+    "labkit.spec": "Spec Choice Number Count Mistake",
+    "labkit.components": "Attention Dropout FeedForward Head Init Norm Position Residual",
+    "labkit.components.place": "Place",
+    "labkit.components.parameters": "Linear Role parameter",
+    "labkit.components.norm": "NormModule",
+    "labkit.model": "ModelSpec",
+    "labkit.data": "Corpus DataSpec Tokenizer",
+    "labkit.optim.optimizer": "Optimizer",
+    "labkit.optim.schedule": "Schedule",
+    "labkit.train.run": "Budget Evaluation RunSpec Seed",
+    "labkit.study.experiment": "Experiment cross vary",
+}
+_HOME = {word: home for home, words in _HOMES.items() for word in words.split()}
+
+__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'labkit' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)

@@ -1,0 +1,89 @@
+"""Editions: the same comparison on another baseline, under a name of its own, so that results never mix."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from labkit.spec import Mistake, ValidationError, explain
+from labkit.study.experiment import Experiment, between
+from labkit.study.loading import Loaded, named_baseline
+from labkit.study.names import exact, safe
+from labkit.train.run import RunSpec
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line changes of an experiment."""
+
+    baseline: str = ""
+    sets: Sequence[str] = ()
+    """``path=value``, as typed."""
+    steps: int = 0
+    """A budget of so many steps; 0 leaves the baseline's."""
+    seeds: int = 0
+    """The first so many seeds; 0 leaves the experiment's. No edition of its own: the runs are the same ones."""
+
+
+def edition(loaded: Loaded, asked: Asked) -> tuple[Loaded, str]:
+    """The experiment as asked and its edition's name, "main" where nothing differs. Raises Mistake."""
+    old = loaded.experiment.baseline
+    named = named_baseline(asked.baseline, loaded.root) if asked.baseline else old
+    new = _set(named, asked)
+    words = [asked.baseline.replace(":", ".")] if named != old else []
+    words += [f"{path}={exact(value)}" for path, value in _told(between(named, new), asked)]
+    experiment = loaded.experiment if new == old else _on(loaded, new)
+    experiment = experiment.first_seeds(asked.seeds) if asked.seeds else experiment
+    return replace(loaded, experiment=experiment), _edition_name(words)
+
+
+def _edition_name(words: list[str]) -> str:
+    name = safe("+".join(words)) if words else "main"
+    return "main-baseline" if words and name == "main" else name
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """``path=value`` taken apart: the value is JSON, or else a plain string."""
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise Mistake(f"--set {text}: write path=value, such as model.position.theta=5e5")
+    try:
+        return path.strip(), json.loads(value)
+    except ValueError:
+        return path.strip(), value
+
+
+def _set(spec: RunSpec, asked: Asked) -> RunSpec:
+    changes: dict[str, Any] = {}
+    for text in asked.sets:
+        path, value = assignment(text)
+        if path in changes:
+            raise Mistake(f"--set {text}: {path} is set twice")
+        if path.partition(".")[0] == "seed":
+            raise Mistake(f"--set {text}: the seeds are the experiment's; write --seeds N")
+        changes[path] = value
+    if asked.steps and any(path.partition(".")[0] == "budget" for path in changes):
+        raise Mistake(f"--steps {asked.steps}: the budget is set twice; leave out --steps or --set budget")
+    if asked.steps:
+        changes["budget"] = {"kind": "steps", "steps": asked.steps}
+    try:
+        return spec.patched(changes) if changes else spec
+    except ValidationError as error:
+        raise Mistake(f"--set: {explain(error, RunSpec)}") from error
+    except Mistake as error:
+        raise Mistake(f"--set {error}") from error
+
+
+def _told(changes: dict[str, Any], asked: Asked) -> list[tuple[str, Any]]:
+    """The changes by path, the budget in the word that was typed."""
+    told = {path: value for path, value in changes.items() if not (asked.steps and path.startswith("budget"))}
+    if len(told) < len(changes):
+        told["steps"] = asked.steps
+    return sorted(told.items())
+
+
+def _on(loaded: Loaded, baseline: RunSpec) -> Experiment:
+    try:
+        return loaded.experiment.on(baseline)
+    except Mistake as error:
+        raise Mistake(f"{loaded.file.name}: {error}") from error

@@ -1,0 +1,139 @@
+"""Where workers live: processes of this machine, one a GPU, or one single-threaded one a CPU core.
+
+A worker reads run folders from its standard input and answers each with a line of JSON. It sits in a session of its
+own, so that Ctrl-C reaches only the driver; when its standard input closes it checkpoints and leaves.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import torch
+
+from labkit.spec import Mistake
+from labkit.tracking.record import Run
+from labkit.train.run import Runtime
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+SAID_AT_MOST = 4000
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for one worker."""
+
+    runtime: Runtime
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a run ended, as its worker says, or as its death says for it."""
+
+    status: str
+    error: str = ""
+    died: bool = False
+    """Whether the worker is gone, so that nobody has written the run's end into its record."""
+
+
+def slots(runtime: Runtime, workers: int = 0) -> list[Slot]:
+    """The places that a runtime has on this machine, at most `workers` of them (0: all).
+
+    Raises Mistake for a device that is not there.
+    """
+    kind, _, index = runtime.device.partition(":")
+    gpus = 0 if kind == "cpu" else torch.cuda.device_count()  # asks the driver library; touches no GPU
+    if kind == "cuda" and gpus == 0:
+        built = "" if torch.version.cuda else "; this torch is built without CUDA"
+        remedy = "write --device cpu, or see `labkit doctor`"
+        raise Mistake(f"--device {runtime.device}: there is no CUDA device here{built}; {remedy}")
+    if index and int(index) >= gpus:
+        raise Mistake(f"--device {runtime.device}: there are {gpus} CUDA devices, counted from 0")
+    places = _cuda(runtime, [int(index)] if index else range(gpus)) if gpus else _cpu(runtime, workers)
+    return places[: workers or None]
+
+
+def _cuda(runtime: Runtime, indices: Sequence[int]) -> list[Slot]:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    names = visible.split(",") if visible else [str(index) for index in range(max(indices) + 1)]
+    return [Slot(runtime.patched({"device": "cuda"}), {"CUDA_VISIBLE_DEVICES": names[index]}) for index in indices]
+
+
+def _cpu(runtime: Runtime, workers: int) -> list[Slot]:
+    environment = {**dict.fromkeys(THREADS, "1"), "CUDA_VISIBLE_DEVICES": ""}
+    return [Slot(runtime.patched({"device": "cpu"}), environment)] * (workers or len(os.sched_getaffinity(0)))
+
+
+class Worker:
+    """One process that trains run after run."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self._start()
+
+    def train(self, run: Run) -> Answer:
+        """Have the run trained; returns when it is over."""
+        answer = self._ask(run)
+        while answer.status == "reload":  # its sources differ from those that the process has imported
+            self.leave()
+            self.process.wait()
+            self._start()
+            answer = self._ask(run)
+        return answer
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def leave(self) -> None:
+        """Ask it to checkpoint and leave."""
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _start(self) -> None:
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "labkit.worker", "--runtime", json.dumps(self.slot.runtime.as_json())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env={**os.environ, **self.slot.environment},
+            start_new_session=True,
+            text=True,
+        )
+        assert self.process.stdin
+        assert self.process.stdout
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def _ask(self, run: Run) -> Answer:
+        with suppress(BrokenPipeError, ValueError):  # it is dead, or has been asked to leave
+            self.stdin.write(f"{run.path}\n")
+            self.stdin.flush()
+        for line in self.stdout:
+            if line.startswith("{"):
+                told = json.loads(line)
+                return Answer(told["status"], told.get("error") or "")
+        return Answer("failed", _death(self.process.wait(), self._said()), died=True)
+
+    def _said(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")[-SAID_AT_MOST:].strip()
+
+
+def _death(code: int, said: str) -> str:
+    """Why a worker is gone: the signal by its name, or its exit code, and its last words."""
+    if code >= 0:
+        return f"the worker left with exit code {code}{': ' + said if said else ''}"
+    name = signal.Signals(-code).name
+    hint = " (out of memory?)" if name == "SIGKILL" else ""
+    return f"the worker was killed by {name}{hint}{': ' + said if said else ''}"

@@ -1,0 +1,67 @@
+"""Experiments that have been run, found by their file, their name or their folder."""
+
+from pathlib import Path
+
+from labkit.model import Costs, costs
+from labkit.spec import Mistake, closest
+from labkit.study.loading import faults_of, project_root
+from labkit.tracking import source
+from labkit.tracking.record import Edition, Run
+from labkit.train.run import RunSpec
+
+
+def runs_folder(target: str, runs: Path | None) -> Path:
+    """The folder given; else `runs` in the project of the file, or in the project that the user stands in."""
+    return (runs or project_root(Path(target) if target.endswith(".py") else Path("here")) / "runs").absolute()
+
+
+def editions_of(target: str, runs: Path | None) -> list[Edition]:
+    """Every edition of an experiment, or of all where none is named. Raises Mistake where nothing is found."""
+    folder = runs_folder(target, runs)
+    everything = [Edition(path.parent) for path in sorted(folder.glob("*/*/experiment.json"))]
+    name = Path(target).stem if target.endswith(".py") else target
+    found = [edition for edition in everything if not name or name in (edition.name, edition.title, str(edition.path))]
+    if not found:
+        known = sorted({edition.title for edition in everything})
+        hint = closest(name, known) if known and name else " Run an experiment first."
+        raise Mistake(f"{target or folder}: no experiment in {folder} was run yet.{hint}")
+    return found
+
+
+def edition_of(target: str, runs: Path | None) -> Edition:
+    """One edition: as named, or "main", or the only one. Raises Mistake where that leaves a choice."""
+    found = editions_of(target, runs)
+    main = [edition for edition in found if edition.edition == "main"]
+    if len(found) > 1 and not main:
+        raise Mistake(
+            f"{target}: there are several editions; choose from: {', '.join(edition.title for edition in found)}."
+        )
+    return main[0] if main else found[0]
+
+
+def latest(target: str, runs: Path | None) -> Edition | None:
+    """The edition named; else the one run last, None where there is none."""
+    if target:
+        return edition_of(target, runs)
+    described = runs_folder("", runs).glob("*/*/experiment.json")
+    return max((Edition(path.parent) for path in described), key=_written, default=None)
+
+
+def recorded_spec(folder: Path) -> tuple[RunSpec, Costs]:
+    """A run's spec and its model's counts; its own sources are loaded, for the components that they define.
+
+    Raises Mistake for a folder that holds no run.
+    """
+    run = Run(folder.absolute())
+    if not run.record():
+        example = "runs/<experiment>/<edition>/<variant>/<run>"
+        raise Mistake(f"{folder}: this folder holds no run; write an experiment's file, or {example}")
+    for file in run.record().get("sources", {}):
+        with faults_of(run.source / file):
+            source.load(run.source / file, run.source)
+    spec = RunSpec.from_json(run.spec())
+    return spec, costs(spec.model, spec.tokenizer.size(Path(run.record()["base"])))
+
+
+def _written(edition: Edition) -> float:
+    return (edition.path / "experiment.json").stat().st_mtime

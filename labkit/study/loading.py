@@ -1,0 +1,159 @@
+"""Experiment files: found by path, loaded with their project's root importable.
+
+Every mistake in them is told in one message.
+"""
+
+import importlib
+import re
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from labkit.spec import Mistake, Spec, ValidationError, closest, explain
+from labkit.study.experiment import Experiment
+from labkit.tracking import source
+from labkit.train.run import RunSpec
+
+EXAMPLE = "experiment = Experiment(baseline=..., variants=..., seeds=3, metric='val/loss', match='none')"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An experiment and the file that it comes from."""
+
+    experiment: Experiment
+    file: Path
+    root: Path
+    """The project: what is on sys.path."""
+    question: str
+    hypothesis: str
+
+    @property
+    def name(self) -> str:
+        return self.file.stem
+
+    @property
+    def base(self) -> Path:
+        """The folder that relative paths in specs start from."""
+        return self.file.parent
+
+
+def load(path: Path) -> Loaded:
+    """The experiment in a file. Raises Mistake for all that is wrong with it."""
+    module, root = module_of(path)
+    with faults_of(path):
+        experiment = _experiment(module)
+    return Loaded(experiment, path.resolve(), root, *_question(module.__doc__ or ""))
+
+
+def module_of(path: Path) -> tuple[ModuleType, Path]:
+    """A user's Python file, imported, and its project's root."""
+    if path.suffix != ".py" or not path.is_file():
+        here = [str(file) for file in path.parent.glob("*.py") if not file.name.startswith("_")]
+        hint = closest(str(path), here) if here else ""
+        raise Mistake(f"{path}: no such experiment file.{hint}")
+    root = project_root(path)
+    with faults_of(path):
+        return source.load(path, root), root
+
+
+def project_root(file: Path) -> Path:
+    """The nearest folder above with pyproject.toml or .git; else the one that holds `experiments`; else the file's."""
+    file = file.resolve()
+    for folder in file.parents:
+        if (folder / "pyproject.toml").exists() or (folder / ".git").exists():
+            return folder
+    for folder in file.parents:
+        if folder.name == "experiments":
+            return folder.parent
+    return file.parent
+
+
+def named_baseline(name: str, root: Path) -> RunSpec:
+    """A baseline by its name in experiments/baselines.py, or as module:name. Raises Mistake."""
+    module_name, _, attribute = name.rpartition(":")
+    module_name = module_name or "experiments.baselines"
+    place = f"--baseline {name}"
+    with faults_of(root / Path(*module_name.split(".")).with_suffix(".py"), place):
+        module = importlib.import_module(module_name)
+    known = [key for key, value in vars(module).items() if isinstance(value, RunSpec)]
+    if attribute not in known:
+        raise Mistake(f"{place}: no run spec of this name in {module_name}.{closest(attribute, known)}")
+    return vars(module)[attribute]
+
+
+@contextmanager
+def faults_of(file: Path, place: str = "") -> Generator[None]:
+    """Turn whatever a user's file raises into one Mistake with the file and the line."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:
+        raise Mistake(f"{place or _line(error, file)}: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return explain(error, _class_named(error.title))
+    if isinstance(error, Mistake):
+        return str(error)
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {text}"
+
+
+def _line(error: Exception, file: Path) -> str:
+    """``experiments/x.py:12``: the innermost place in the user's own files that the error went through."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_short(Path(error.filename))}:{error.lineno}"
+    root = project_root(file)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).is_relative_to(root) and not _is_ours(frame.filename):
+            return f"{_short(Path(frame.filename))}:{frame.lineno}"
+    return _short(file)
+
+
+def _is_ours(filename: str) -> bool:
+    return Path(filename).is_relative_to(Path(__file__).parents[1]) or "site-packages" in filename
+
+
+def _short(path: Path) -> str:
+    """Relative to where the user stands, when it is below."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _class_named(title: str) -> type[Spec]:
+    """The spec class of a validation error, for what it says of fields."""
+    waiting: list[type[Spec]] = [Spec]
+    while waiting:
+        cls = waiting.pop()
+        if cls.__name__ == title:
+            return cls
+        waiting.extend(cls.__subclasses__())
+    return Spec
+
+
+def _experiment(module: ModuleType) -> Experiment:
+    found = getattr(module, "experiment", None)
+    if isinstance(found, Experiment):
+        return found
+    others = [name for name, value in vars(module).items() if isinstance(value, Experiment)]
+    if found is None and others:
+        raise Mistake(f"the experiment must be called 'experiment', not {others[0]!r}")
+    was = "no 'experiment'" if found is None else f"'experiment' is {found!r}"
+    raise Mistake(f"{was}; write  {EXAMPLE}")
+
+
+def _question(docstring: str) -> tuple[str, str]:
+    """What the docstring says under Question and Hypothesis, each down to the next empty line or word."""
+    return _said_under("Question", docstring), _said_under("Hypothesis", docstring)
+
+
+def _said_under(word: str, docstring: str) -> str:
+    match = re.search(
+        rf"^\s*{word}:?\s+(.*(?:\n(?!\s*(?:Question|Hypothesis|Outcome)\b)[ \t]+\S.*)*)", docstring, re.MULTILINE
+    )
+    return " ".join(match[1].split()) if match else ""

@@ -1,0 +1,182 @@
+"""Which runs an experiment needs, and which of them are missing."""
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from labkit.data import Store
+from labkit.spec import Mistake, closest
+from labkit.study.experiment import Experiment
+from labkit.study.loading import Loaded
+from labkit.study.matching import Counted
+from labkit.study.names import exact
+from labkit.tracking import source
+from labkit.tracking.record import FINISHED, Busy, Edition, Run
+from labkit.train.run import RunSpec
+
+Need = Literal["finished", "new", "continue", "retry", "anew"]
+"""Nothing to do; train; go on from the last checkpoint; the same after a failure; throw away and train."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One run of the experiment, whatever its folder holds."""
+
+    run: Run
+    counted: Counted
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.counted.arm.name} · seed {self.seed}"
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        return self.counted.arm.seeded(self.seed)
+
+    @property
+    def fingerprint(self) -> str:
+        return self.spec.fingerprint
+
+
+def jobs_of(arms: Sequence[Counted], seeds: Sequence[int], edition: Edition) -> list[Job]:
+    """Seed by seed over all arms, so that what is finished early compares."""
+    specs = [(seed, arm, arm.arm.seeded(seed).fingerprint) for seed in seeds for arm in arms]
+    return [Job(edition.run(arm.arm.name, seed, fingerprint), arm, seed) for seed, arm, fingerprint in specs]
+
+
+def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
+    """The jobs of the arms named; all where none is. Raises Mistake for a name that is none."""
+    known = list(dict.fromkeys(job.counted.arm.name for job in jobs))
+    for name in only:
+        if name not in known:
+            raise Mistake(f"--only {name}: no such arm.{closest(name, known)}")
+    return [job for job in jobs if not only or job.counted.arm.name in only]
+
+
+def need_of(job: Job, data_hash: str, sources: Mapping[str, str]) -> Need:
+    """What a run's folder lacks, from its record alone. Other sources make only an unstarted or failed run another one.
+
+    Without a hash ("") the data is taken to be what it was.
+    """
+    record = job.run.record()
+    if not record:
+        return "new"
+    if job.run.spec() != job.spec.as_json() or data_hash not in ("", record.get("data", {}).get("hash")):
+        return "anew"
+    if record["status"] in FINISHED:
+        return "finished"
+    if record["status"] in ("planned", "failed") and record.get("sources") != sources:
+        return "anew"
+    return {"planned": "new", "failed": "retry"}.get(record["status"], "continue")  # pyright: ignore[reportReturnType]
+
+
+def changed_sources(job: Job, sources: Mapping[str, str]) -> list[str]:
+    """The files that are no longer what the run's own copies are."""
+    kept = job.run.record().get("sources", {})
+    return sorted(file for file in kept.keys() | sources.keys() if kept.get(file) != sources.get(file))
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes the folders that workers read."""
+
+    loaded: Loaded
+    edition: Edition
+    files: Sequence[Path]
+    """The user's sources."""
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.loaded.experiment
+
+    def hashes(self) -> dict[str, str]:
+        """Each source's SHA-256 by its path relative to the root, as the records have them."""
+        root = self.loaded.root
+        return {_relative(file, root): hashlib.sha256(file.read_bytes()).hexdigest() for file in self.files}
+
+    def describe(self, arms: Sequence[Counted], command: str) -> None:
+        """Write experiment.json: what every reader of the runs needs to know of the comparison."""
+        self.edition.describe(
+            {
+                "name": self.edition.name,
+                "edition": self.edition.edition,
+                "title": self.edition.title,
+                "file": _relative(self.loaded.file, self.loaded.root),
+                "command": command,
+                "question": self.loaded.question,
+                "hypothesis": self.loaded.hypothesis,
+                "metric": self.experiment.metric,
+                "match": self.experiment.match,
+                "seeds": list(self.experiment.seed_list),
+                "arms": [self._arm(arm) for arm in arms],
+            }
+        )
+
+    def plan(self, job: Job, store: Store) -> None:
+        """Make the run's folder, with its spec, its sources and the facts; one that is there stays as it is."""
+        if not job.run.record():
+            sources = source.capture(job.run.source, self.loaded.root, self.files)
+            job.run.create(job.spec.as_json(), self._facts(job, store, sources))
+
+    def empty(self, job: Job) -> bool:
+        """Throw a run's results away; False, and nothing is touched, while another process trains it."""
+        try:
+            with job.run.lock():
+                (job.run.path / "record.json").unlink(missing_ok=True)  # first: without it the folder is no run
+                for path in job.run.path.iterdir():
+                    if path.name not in ("lock", "mlflow.json"):
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        except Busy:
+            return False
+        return True
+
+    def _arm(self, counted: Counted) -> dict[str, Any]:
+        arm, base = counted.arm, self.experiment.arms[0]
+        return {
+            "name": arm.name,
+            "label": self.experiment.label(arm),
+            "baseline": arm.name == base.name,
+            "fingerprint": arm.fingerprint,
+            "changes": {path: list(change) for path, change in base.spec.differences(arm.spec).items()},
+            "varied": self._varied(counted),
+            "params": counted.costs.params,
+            "non_embedding": counted.costs.non_embedding,
+            "flops_per_token": counted.costs.flops_per_token,
+            "tokens": counted.tokens,
+            "steps": counted.steps,
+        }
+
+    def _facts(self, job: Job, store: Store, sources: Mapping[str, str]) -> dict[str, Any]:
+        arm = job.counted.arm
+        return {
+            "experiment": self.edition.name,
+            "edition": self.edition.edition,
+            "variant": arm.name,
+            "label": self.experiment.label(arm),
+            "seed": job.spec.seed.as_json(),
+            "seed_index": job.seed,
+            "arm": arm.fingerprint,
+            "fingerprint": job.fingerprint,
+            "steps": job.counted.steps,
+            "tokens": job.counted.tokens,
+            "tokens_per_step": job.spec.tokens_per_step,
+            "params": job.counted.costs.params,
+            "flops_per_token": job.counted.costs.flops_per_token,
+            "varied": self._varied(job.counted),
+            "sources": dict(sources),
+            "base": str(self.loaded.base),
+            "data": store.facts(),
+        }
+
+    def _varied(self, counted: Counted) -> dict[str, Any]:
+        values = self.experiment.values(counted.arm)
+        return {path: value if isinstance(value, str | int | float) else exact(value) for path, value in values.items()}
+
+
+def _relative(file: Path, root: Path) -> str:
+    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)

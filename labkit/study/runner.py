@@ -1,0 +1,231 @@
+"""The driver: what an experiment's file asks for, made true.
+
+It plans, shows and logs, and never touches a device.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from labkit.data import Store, prepare
+from labkit.data.batches import require_window
+from labkit.report import formats
+from labkit.spec import Mistake
+from labkit.study.crew import Crew, Event, Turn
+from labkit.study.executors import Answer, slots
+from labkit.study.experiment import Experiment
+from labkit.study.interrupt import counted_interrupts
+from labkit.study.loading import Loaded
+from labkit.study.matching import check_match, counted
+from labkit.study.plan import Job, Planner, changed_sources, chosen, jobs_of, need_of
+from labkit.study.watch import Watch
+from labkit.tracking import mlflow, source
+from labkit.tracking.console import Console
+from labkit.tracking.record import Busy, Edition
+from labkit.train.run import Runtime
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an experiment is run; nothing here changes what is computed."""
+
+    runs: Path
+    runtime: Runtime
+    command: str
+    """What runs it again, for its readers."""
+    only: Sequence[str] = ()
+    workers: int = 0
+    """At most so many; 0: one a GPU, or one a CPU core."""
+    fresh: bool = False
+    """Run again where a finished run's sources are no longer the ones at hand."""
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    changed: bool = False
+    """Whether any record is not as it was."""
+    failed: list[Job] = field(default_factory=list[Job])
+    interrupted: bool = False
+
+
+class Runner:
+    """One experiment in one edition. Making it checks all that can be known before data is read. Raises Mistake."""
+
+    def __init__(self, loaded: Loaded, edition: str, options: Options, console: Console) -> None:
+        self.loaded, self.options, self.console = loaded, options, console
+        self.slots = slots(options.runtime, options.workers)
+        self.edition = Edition(options.runs.absolute() / loaded.name / edition)
+        self.arms = [counted(arm, loaded.base) for arm in self.experiment.arms]
+        check_match(self.arms, self.experiment.match)
+        for arm in self.arms:
+            options.runtime.rows(arm.arm.spec.batch_size)
+        self.jobs = chosen(jobs_of(self.arms, self.experiment.seed_list, self.edition), options.only)
+        files = [file for file in source.imported_sources(loaded.root, loaded.file) if file.is_file()]
+        self.planner = Planner(loaded, self.edition, files)
+        self.sources = self.planner.hashes()
+        self.stores: dict[str, Store] = {}
+        self.again: set[Job] = set()
+        check_writable(options.runs)
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.loaded.experiment
+
+    def run(self) -> Outcome:
+        """Train what is missing, with MLflow following along."""
+        self._announce()
+        self._prepare()
+        self.planner.describe(self.arms, self.options.command)
+        missing = self._missing()
+        for job in missing:
+            self.planner.plan(job, self._store(job))
+        outcome = Outcome()
+        uri = mlflow.default_uri(self.options.runs)
+        if missing:
+            mirror = mlflow.Mirror(self.edition, uri)
+            mirror.start()
+            outcome = self._train(missing)
+            mirror.close()
+            if mirror.error:
+                self.console.say(f"MLflow: {mirror.error}; `labkit sync` fills it again", "yellow")
+        elif mlflow.pending(self.edition, uri):
+            self._sync(uri)
+        return outcome
+
+    def _sync(self, uri: str) -> None:
+        try:
+            mlflow.sync(self.edition, uri)
+        except Mistake as error:
+            self.console.say(f"MLflow: {error}; `labkit sync` fills it again", "yellow")
+
+    def _announce(self) -> None:
+        self.console.say(f"{self.edition.title}  {self.loaded.question}".rstrip(), "bold")
+        arms, seeds = formats.plural(len(self.arms), "arm"), formats.plural(len(self.experiment.seed_list), "seed")
+        base, where = self.arms[0], "cpu" if self.slots[0].runtime.device == "cpu" else "cuda"
+        size = f"{formats.count(base.costs.params)} parameters, {formats.count(base.tokens)} tokens each"
+        crew = formats.plural(len(self.slots), f"{where} worker")
+        self.console.say(f"{formats.plural(len(self.jobs), 'run')} of {arms} × {seeds}, {size}, {crew}")
+        for name in self.experiment.folded:
+            self.console.say(f"{name} is the baseline itself: not run twice")
+
+    def _prepare(self) -> None:
+        """Have every store that the jobs read."""
+        for job in self.jobs:
+            if (key := _data_key(job)) not in self.stores:
+                spec = job.counted.arm.spec
+                self.stores[key] = prepare(spec.data, spec.tokenizer, self.loaded.base, self.console)
+        for job in self.jobs:
+            _check_length(job, self._store(job))
+
+    def _store(self, job: Job) -> Store:
+        return self.stores[_data_key(job)]
+
+    def _missing(self) -> list[Job]:
+        """The jobs that are not finished, and those that are to be run again; says what is not as it was."""
+        needs = {job: need_of(job, self._store(job).hash, self.sources) for job in self.jobs}
+        kept = [job for job, need in needs.items() if need in ("finished", "continue")]
+        changed = {job: changed_sources(job, self.sources) for job in kept}
+        self._say_changed(changed, needs)
+        if self.options.fresh:
+            self.again = {job for job, files in changed.items() if files and needs[job] == "finished"}
+        missing = [job for job, need in needs.items() if need != "finished" or job in self.again]
+        finished = len(self.jobs) - len(missing)
+        if finished:
+            of = f"{finished} of {len(self.jobs)}" if missing else f"all {len(self.jobs)}"
+            self.console.say(f"{of} runs are finished already")
+        return missing
+
+    def _say_changed(self, changed: Mapping[Job, Sequence[str]], needs: Mapping[Job, str]) -> None:
+        finished = {file for job, files in changed.items() if needs[job] == "finished" for file in files}
+        going_on = {file for job, files in changed.items() if needs[job] == "continue" for file in files}
+        if finished and not self.options.fresh:
+            files = formats.listed(sorted(finished))
+            self.console.say(f"{files} changed since runs were finished with it; --fresh runs those again", "yellow")
+        if going_on:
+            files = formats.listed(sorted(going_on))
+            self.console.say(f"{files} changed; unfinished runs go on with the source that started them", "yellow")
+
+    def _train(self, missing: Sequence[Job]) -> Outcome:
+        outcome, crew = Outcome(changed=True), Crew(self.slots, missing, self._turn)
+        with counted_interrupts() as interrupts, self.console.gauges() as gauges:
+            watch = Watch(self.console, gauges, self.jobs, missing)
+            crew.start()
+            for event in crew.events():
+                if event is not None:
+                    self._take(event, watch, outcome)
+                watch.tick()
+                if interrupts.new:
+                    self._heed(crew, outcome)
+        return outcome
+
+    def _heed(self, crew: Crew, outcome: Outcome) -> None:
+        """The first Ctrl-C lets the workers save their runs, the second does not."""
+        if outcome.interrupted:
+            crew.kill()
+        else:
+            self.console.say("interrupted: the runs are being saved; Ctrl-C again kills them", "yellow")
+            crew.leave()
+        outcome.interrupted = True
+
+    def _take(self, event: Event, watch: Watch, outcome: Outcome) -> None:
+        job, answer = event.job, event.answer
+        if answer is None:
+            watch.start(job)
+            return
+        if answer.died:
+            _bury(job, answer)
+        if answer.status == "failed":
+            outcome.failed.append(job)
+        watch.end(job, answer)
+
+    def _turn(self, job: Job) -> Turn:
+        """Look again, for another driver may have been at work, and make the folder ready."""
+        if job.run.owned:
+            return "elsewhere"
+        need = need_of(job, self._store(job).hash, self.sources)
+        if need == "finished" and job not in self.again:
+            return "over"
+        if (need == "anew" or job in self.again) and not self.planner.empty(job):
+            return "elsewhere"
+        self.again.discard(job)
+        self.planner.plan(job, self._store(job))
+        job.run.clear_stop()
+        return "train"
+
+
+def check_writable(runs: Path) -> None:
+    """Raise Mistake unless the runs folder can be made and written to; nothing stays behind."""
+    there = next(folder for folder in (runs.absolute(), *runs.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=there, prefix=".labkit-"):
+            pass
+    except OSError as error:
+        raise Mistake(
+            f"--runs {runs}: cannot write there: {os.strerror(error.errno or 0)}; choose another folder"
+        ) from error
+
+
+def _check_length(job: Job, store: Store) -> None:
+    """Raise Mistake where a split is shorter than one window."""
+    try:
+        for split in (store.train, store.val):
+            require_window(split, job.spec.model.context)
+    except Mistake as error:
+        raise Mistake(f"{job.counted.arm.name}: {error}") from error
+
+
+def _bury(job: Job, answer: Answer) -> None:
+    """Write the end of a run whose worker could not."""
+    with suppress(Busy), job.run.lock():
+        job.run.update(status="failed", error=answer.error, ended=time.time())
+
+
+def _data_key(job: Job) -> str:
+    spec = job.counted.arm.spec
+    return f"{spec.data.fingerprint} {spec.tokenizer.fingerprint}"

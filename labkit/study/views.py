@@ -1,0 +1,181 @@
+"""What the command line shows of experiments, specs and the registry: as tables for people, as JSON for programs."""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from labkit.model import Costs
+from labkit.report import formats
+from labkit.report.comparison import Comparison
+from labkit.spec import Choice, Spec, shown
+from labkit.study.matching import Counted
+from labkit.study.names import exact
+from labkit.study.plan import Job, need_of
+from labkit.study.runner import Runner
+from labkit.tracking.console import Console
+
+VERSION = 1
+
+
+def show_comparison(console: Console, comparison: Comparison, page: Path) -> None:
+    """The table of results, what it answers, and where to read on."""
+    headers, rows, _ = comparison.rows()
+    styles = ["bold" if arm.is_baseline else "" for arm in comparison.arms]
+    console.table(comparison.title, headers, rows, styles)
+    console.show(comparison.answer)
+    for note in comparison.notes:
+        console.say(f"{note.kind}: {note.text}", "yellow")
+    console.say()
+    console.say(f"report  {page}")
+    console.say("next    labkit ui", "")
+
+
+def show_plan(console: Console, runner: Runner) -> None:
+    """The table of a dry run."""
+    headers = ["variant", "differs from the baseline", "seeds", "params", "FLOPs/token", "tokens", "steps", "to do"]
+    rows = [_planned(runner, arm) for arm in runner.arms if any(job.counted is arm for job in runner.jobs)]
+    console.table(runner.edition.title, headers, rows, left=2)
+    total = sum(job.counted.flops for job in runner.jobs if need_of(job, "", runner.sources) != "finished")
+    console.show(f"to train: {formats.scientific(total)} FLOPs")
+
+
+def plan_as_json(runner: Runner) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "title": runner.edition.title,
+        "runs": [_job_as_json(runner, job) for job in runner.jobs],
+    }
+
+
+def show_arms(console: Console, title: str, arms: Sequence[Counted]) -> None:
+    """An experiment as specs: the baseline in full, and what each variant changes of it."""
+    base, *variants = arms
+    show_spec(console, title, base.arm.spec, base.costs)
+    rows = [row for variant in variants for row in _changes(base, variant)]
+    if rows:
+        console.table("variants", ["variant", "path", "baseline", "variant's"], rows, left=4)
+
+
+def show_spec(console: Console, title: str, spec: Spec, counts: Costs) -> None:
+    """A run spec, every field, and what its model costs."""
+    console.table(title, ["path", "value"], [[path, exact(value)] for path, value in spec.flat().items()], left=2)
+    rows = [[name, f"{params:,}", f"{flops:,}"] for name, params, flops in counts.table]
+    rows.append(["all", f"{counts.params:,}", f"{counts.flops_per_token:,}"])
+    console.table("model", ["component", "parameters", "FLOPs/token"], rows, ["", *[""] * (len(rows) - 2), "bold"])
+
+
+def arms_as_json(title: str, arms: Sequence[Counted]) -> dict[str, Any]:
+    return {"version": VERSION, "title": title, "arms": [_arm_as_json(arms[0], arm) for arm in arms]}
+
+
+def spec_as_json(spec: Any, counts: Costs) -> dict[str, Any]:
+    """A run spec in full, with its counts."""
+    return {
+        "fingerprint": spec.fingerprint,
+        "spec": spec.as_json(),
+        "params": counts.params,
+        "non_embedding": counts.non_embedding,
+        "flops_per_token": counts.flops_per_token,
+        "components": [
+            {"name": name, "params": params, "flops_per_token": flops} for name, params, flops in counts.table
+        ],
+    }
+
+
+def show_components(console: Console) -> None:
+    """Every family with its variants: the formula, the paper, the fields."""
+    for family in families():
+        rows = [[kind, _doc(variant), ", ".join(_fields(variant))] for kind, variant in sorted(family.variants.items())]
+        console.table(
+            f"{family.__name__}  {_doc(family).splitlines()[0]}", ["kind", "what it is", "fields"], rows, left=3
+        )
+
+
+def components_as_json() -> dict[str, Any]:
+    return {"version": VERSION, "families": {family.__name__: _family_as_json(family) for family in families()}}
+
+
+def families() -> list[type[Choice]]:
+    """Every family that has variants, in the order of their names."""
+    return sorted((family for family in Choice.__subclasses__() if family.variants), key=lambda family: family.__name__)
+
+
+def _planned(runner: Runner, arm: Counted) -> list[str]:
+    jobs = [job for job in runner.jobs if job.counted is arm]
+    changes = runner.arms[0].arm.spec.differences(arm.arm.spec)
+    return [
+        arm.arm.name,
+        ", ".join(f"{path}: {here} → {there}" for path, (here, there) in changes.items()) or "-",
+        ", ".join(str(job.seed) for job in jobs),
+        formats.count(arm.costs.params),
+        formats.count(arm.costs.flops_per_token),
+        formats.count(arm.tokens),
+        str(arm.steps),
+        ", ".join(_tally([need_of(job, "", runner.sources) for job in jobs])),
+    ]
+
+
+def _tally(needs: Sequence[str]) -> Iterator[str]:
+    for need in dict.fromkeys(needs):
+        yield f"{needs.count(need)} {need}"
+
+
+def _job_as_json(runner: Runner, job: Job) -> dict[str, Any]:
+    changes = runner.arms[0].arm.spec.differences(job.counted.arm.spec)
+    return {
+        "variant": job.counted.arm.name,
+        "label": runner.experiment.label(job.counted.arm),
+        "seed": job.seed,
+        "fingerprint": job.fingerprint,
+        "path": str(job.run.path),
+        "need": need_of(job, "", runner.sources),
+        "changes": {path: list(change) for path, change in changes.items()},
+        "params": job.counted.costs.params,
+        "flops_per_token": job.counted.costs.flops_per_token,
+        "tokens": job.counted.tokens,
+        "steps": job.counted.steps,
+    }
+
+
+def _changes(base: Counted, variant: Counted) -> Iterator[list[str]]:
+    changes = base.arm.spec.differences(variant.arm.spec)
+    for index, (path, (here, there)) in enumerate(changes.items()):
+        yield [variant.arm.name if index == 0 else "", path, here, there]
+
+
+def _arm_as_json(base: Counted, counted: Counted) -> dict[str, Any]:
+    changes: Mapping[str, tuple[str, str]] = base.arm.spec.differences(counted.arm.spec)
+    return {
+        "name": counted.arm.name,
+        "changes": {path: list(change) for path, change in changes.items()},
+        "tokens": counted.tokens,
+        "steps": counted.steps,
+        **spec_as_json(counted.arm.spec, counted.costs),
+    }
+
+
+def _family_as_json(family: type[Choice]) -> dict[str, Any]:
+    return {
+        "doc": _doc(family),
+        "variants": {
+            kind: {"module": variant.__module__, "doc": _doc(variant), "fields": _fields(variant)}
+            for kind, variant in sorted(family.variants.items())
+        },
+    }
+
+
+def _fields(variant: type[Choice]) -> dict[str, str]:
+    """Field -> its default as a text, "required" where there is none."""
+    fields = {name: field for name, field in variant.model_fields.items() if name != "kind"}
+    return {name: _default(field) for name, field in fields.items()}
+
+
+def _default(field: FieldInfo) -> str:
+    return "required" if field.is_required() else shown(field.get_default(call_default_factory=True))
+
+
+def _doc(cls: type) -> str:
+    return inspect.cleandoc(cls.__doc__ or "")
