@@ -1,0 +1,173 @@
+"""Arms: what an experiment's variants came to, as their runs' records tell it."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from labkit.report.statistics import Difference, mean, spread
+from labkit.tracking.record import Run
+
+BITS = "val/bpb"
+SPEED = "perf/tokens_per_s"
+_KEPT = (
+    *("fingerprint", "status", "step", "final", "seconds", "epochs", "diverged_at", "error"),
+    *("device", "mode", "kernels", "precision"),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One recorded run."""
+
+    run: Run
+    record: Mapping[str, Any]
+
+    @property
+    def seed(self) -> int:
+        return self.record["seed_index"]
+
+    @property
+    def status(self) -> str:
+        return self.record["status"]
+
+    @property
+    def started(self) -> float:
+        """Unix seconds; 0 for a run that never was."""
+        return self.record.get("started") or 0.0
+
+    def belongs_to(self, variant: str, arm: str) -> bool:
+        """Whether it is a run of the variant as it is written now."""
+        return (self.record["variant"], self.record["arm"]) == (variant, arm)
+
+    def final(self, key: str) -> float:
+        """A figure of a run that reached its end; NaN from any other, for a diverged run's last loss is no result."""
+        value = self.record.get("final", {}).get(key) if self.status == "done" else None
+        return math.nan if value is None else float(value)
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts of the record that a comparison rests on."""
+        return {"seed": self.seed, **{key: self.record[key] for key in _KEPT if key in self.record}}
+
+    @cached_property
+    def metrics(self) -> dict[str, list[tuple[int, float]]]:
+        """Each key's curve by ascending step."""
+        return self.run.metrics()
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The baseline or a variant, with its runs."""
+
+    name: str
+    label: str
+    is_baseline: bool
+    fingerprint: str
+    changes: Mapping[str, Sequence[str]]
+    """Path -> (in the baseline, here)."""
+    varied: Mapping[str, Any]
+    params: int
+    non_embedding: int
+    flops_per_token: float
+    tokens: int
+    steps: int
+    metric: str
+    seeds: tuple[int, ...]
+    """The planned seeds."""
+    outcomes: tuple[Outcome, ...]
+    """One a seed, ascending; also of seeds that are no longer planned."""
+    difference: Difference
+    """To the baseline, paired by seed."""
+
+    @property
+    def title(self) -> str:
+        """The name, and what it stands for where that says more."""
+        return f"{self.name} ({self.label})" if self.label and self.label != self.name else self.name
+
+    @property
+    def flops(self) -> float:
+        """Of the whole training."""
+        return self.flops_per_token * self.tokens
+
+    @property
+    def done(self) -> tuple[Outcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.status == "done")
+
+    @property
+    def diverged(self) -> tuple[Outcome, ...]:
+        return tuple(outcome for outcome in self.outcomes if outcome.status == "diverged")
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Planned seeds that nothing is recorded of."""
+        return tuple(sorted(set(self.seeds) - {outcome.seed for outcome in self.outcomes}))
+
+    @property
+    def total(self) -> int:
+        """Runs recorded or planned."""
+        return len(self.outcomes) + len(self.missing)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Status -> runs; `missing` are those that nothing is recorded of."""
+        counted = Counter(outcome.status for outcome in self.outcomes)
+        return dict(counted) | ({"missing": len(self.missing)} if self.missing else {})
+
+    @property
+    def finals(self) -> dict[int, float]:
+        """Seed -> the metric at the end, of the runs that reached it."""
+        return finals(self.outcomes, self.metric)
+
+    @property
+    def mean(self) -> float:
+        return mean(self.finals.values())
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation over seeds."""
+        return spread(self.finals.values())
+
+    @property
+    def bits_per_byte(self) -> float:
+        return mean(finals(self.outcomes, BITS).values())
+
+    @property
+    def tokens_per_s(self) -> float:
+        return median(finals(self.outcomes, SPEED).values() or [math.nan])
+
+    @property
+    def epochs(self) -> float:
+        """The most that any run went over its data."""
+        return max((outcome.record.get("epochs") or math.nan for outcome in self.done), default=math.nan)
+
+    def as_json(self) -> dict[str, Any]:
+        """The arm as plain JSON values; null where there is no number."""
+        fields = ("name", "label", "fingerprint", "changes", "varied", "params", "non_embedding", "flops_per_token")
+        more = ("tokens", "steps", "mean", "spread", "bits_per_byte", "epochs", "tokens_per_s", "counts")
+        return finite(
+            {field: getattr(self, field) for field in fields + more}
+            | {
+                "baseline": self.is_baseline,
+                "finals": {str(seed): value for seed, value in self.finals.items()},
+                "difference": asdict(self.difference),
+                "runs": [outcome.as_json() for outcome in self.outcomes],
+            }
+        )
+
+
+def finals(outcomes: Sequence[Outcome], key: str) -> dict[int, float]:
+    """Seed -> the figure, of the runs that have it."""
+    found = {outcome.seed: outcome.final(key) for outcome in outcomes}
+    return {seed: value for seed, value in found.items() if not math.isnan(value)}
+
+
+def finite(tree: Any) -> Any:
+    """JSON knows no NaN: what is not finite becomes null."""
+    if isinstance(tree, Mapping):
+        return {key: finite(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [finite(value) for value in tree]
+    return None if isinstance(tree, float) and not math.isfinite(tree) else tree

@@ -1,0 +1,145 @@
+"""The comparison: every arm of an experiment against its baseline, paired by seed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from labkit.report.arms import Arm, Outcome
+from labkit.report.notes import Note, notes
+from labkit.report.statistics import differences, paired
+from labkit.report.table import Alignment, markdown, rows
+from labkit.report.words import answer
+from labkit.spec import Mistake
+from labkit.tracking.record import Edition
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An experiment's arms, the baseline first, as far as its records go."""
+
+    title: str
+    name: str
+    edition: str
+    question: str
+    hypothesis: str
+    metric: str
+    match: str
+    command: str
+    """What runs it again."""
+    seeds: tuple[int, ...]
+    arms: tuple[Arm, ...]
+    left_out: tuple[Outcome, ...]
+    """Runs of variants as they were once written: other fingerprints, so no part of this comparison."""
+
+    @property
+    def baseline(self) -> Arm:
+        return self.arms[0]
+
+    @property
+    def variants(self) -> tuple[Arm, ...]:
+        return self.arms[1:]
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return tuple(outcome for arm in self.arms for outcome in arm.outcomes)
+
+    @property
+    def answer(self) -> str:
+        """One sentence: the largest difference, and whether its interval excludes zero."""
+        return answer(self.arms, self.metric)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What a reader has to know beside the numbers; empty where nothing is in doubt."""
+        return tuple(notes(self.arms, self.match, self.metric, self.left_out))
+
+    def facts(self, field: str) -> dict[str, list[Any]]:
+        """Key -> every value that the records have for it in an object such as `data` or `versions`, none twice."""
+        found: dict[str, list[Any]] = {}
+        for outcome in self.outcomes:
+            for key, value in outcome.record.get(field, {}).items():
+                values = found.setdefault(key, [])
+                values.extend([value] if value not in values else [])
+        return found
+
+    def rows(self) -> tuple[list[str], list[list[str]], list[Alignment]]:
+        """The table's headers, its rows of texts, and each column's alignment."""
+        return rows(self.arms, self.metric)
+
+    def markdown(self) -> str:
+        """Question, answer, table and notes."""
+        told = {"Question": self.question, "Hypothesis": self.hypothesis, "Answer": self.answer}
+        listed = [(note.kind, note.text) for note in self.notes]
+        return markdown(self.title, told, self.rows(), listed) + f"\n    {self.command}\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as plain JSON values; null where there is no number."""
+        return {
+            "version": 1,
+            "title": self.title,
+            "experiment": self.name,
+            "edition": self.edition,
+            "question": self.question,
+            "hypothesis": self.hypothesis,
+            "answer": self.answer,
+            "metric": self.metric,
+            "match": self.match,
+            "seeds": list(self.seeds),
+            "arms": [arm.as_json() for arm in self.arms],
+            "notes": [{"kind": note.kind, "text": note.text} for note in self.notes],
+            "data": self.facts("data"),
+            "versions": self.facts("versions"),
+            "command": self.command,
+        }
+
+
+def compare(edition: Edition) -> Comparison:
+    """The comparison that an edition's records allow now; a half-finished experiment says what is missing.
+
+    Raises Mistake where no experiment is described.
+    """
+    told = edition.description()
+    if not told:
+        raise Mistake(f"{edition.path}: there is no experiment.json here; run the experiment first")
+    recorded = sorted((Outcome(run, run.record()) for run in edition.runs()), key=lambda outcome: outcome.started)
+    arms = [_arm(fields, told, recorded) for fields in told["arms"]]
+    kept = {outcome.run for arm in arms for outcome in arm.outcomes}
+    return Comparison(
+        title=edition.title,
+        name=edition.name,
+        edition=edition.edition,
+        question=told["question"],
+        hypothesis=told["hypothesis"],
+        metric=told["metric"],
+        match=told["match"],
+        command=told["command"],
+        seeds=tuple(told["seeds"]),
+        arms=tuple(_against(arms[0], arm) for arm in arms),
+        left_out=tuple(outcome for outcome in recorded if outcome.run not in kept),
+    )
+
+
+def _arm(fields: Mapping[str, Any], told: Mapping[str, Any], recorded: list[Outcome]) -> Arm:
+    own = {outcome.seed: outcome for outcome in recorded if outcome.belongs_to(fields["name"], fields["fingerprint"])}
+    return Arm(
+        name=fields["name"],
+        label=fields["label"],
+        is_baseline=fields["baseline"],
+        fingerprint=fields["fingerprint"],
+        changes=fields["changes"],
+        varied=fields["varied"],
+        params=fields["params"],
+        non_embedding=fields["non_embedding"],
+        flops_per_token=fields["flops_per_token"],
+        tokens=fields["tokens"],
+        steps=fields["steps"],
+        metric=told["metric"],
+        seeds=tuple(told["seeds"]),
+        outcomes=tuple(own[seed] for seed in sorted(own)),
+        difference=paired([]),
+    )
+
+
+def _against(baseline: Arm, arm: Arm) -> Arm:
+    """The arm with its difference to the baseline; the baseline's own has no seeds, so no numbers."""
+    return replace(arm, difference=paired([] if arm.is_baseline else differences(arm.finals, baseline.finals)))

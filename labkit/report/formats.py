@@ -1,0 +1,98 @@
+"""Numbers as texts, the same everywhere: losses to four decimals, differences signed, intervals in brackets."""
+
+import math
+from collections.abc import Iterable
+
+NOTHING = "-"
+"""What stands where there is no number."""
+
+
+def value(x: float) -> str:
+    """A metric: 1.2346; larger ones to six figures."""
+    if not math.isfinite(x):
+        return NOTHING
+    return f"{x:.4f}" if abs(x) < 100 else f"{x:.6g}"
+
+
+def signed(x: float) -> str:
+    """A difference: +0.0123."""
+    text = value(x)
+    return text if text == NOTHING or text.startswith("-") else f"+{text}"
+
+
+def interval(low: float, high: float) -> str:
+    """[-0.0150, -0.0096]"""
+    return f"[{signed(low)}, {signed(high)}]" if math.isfinite(low) and math.isfinite(high) else NOTHING
+
+
+def count(x: float) -> str:
+    """A size in two or three decimals of its unit: 812, 0.17M, 124.44M, 1.35B."""
+    if not math.isfinite(x):
+        return NOTHING
+    if abs(x) < 9_995:
+        return f"{x:.0f}"
+    unit, letter = next((unit, letter) for unit, letter in _UNITS if abs(x) < 999.995 * unit or letter == "T")
+    return f"{x / unit:.2f}{letter}"
+
+
+_UNITS = ((1e6, "M"), (1e9, "B"), (1e12, "T"))
+
+
+def rate(x: float) -> str:
+    """Tokens a second to three figures: 812, 45.2k, 1.23M."""
+    if not math.isfinite(x):
+        return NOTHING
+    unit, letter = next(
+        (unit, letter) for unit, letter in ((1, ""), (1e3, "k"), (1e6, "M")) if x < 999.5 * unit or letter == "M"
+    )
+    return f"{x / unit:.3g}{letter}"
+
+
+def scientific(x: float) -> str:
+    """FLOPs: 1.24e+15."""
+    return f"{x:.2e}" if math.isfinite(x) else NOTHING
+
+
+def percent(ratio: float) -> str:
+    """A ratio to the baseline as a signed difference: +33.1 %."""
+    return f"{100 * (ratio - 1):+.1f} %" if math.isfinite(ratio) else NOTHING
+
+
+def duration(seconds: float) -> str:
+    """8.4 s, 3 min 05 s, 2 h 14 min."""
+    if not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(n: float) -> str:
+    """Bytes in decimal units: 812 B, 6.4 MB, 1.2 GB."""
+    if not math.isfinite(n):
+        return NOTHING
+    unit, name = next((unit, name) for unit, name in _BYTES if n < 999.5 * unit or name == "TB")
+    return f"{n / unit:.0f} {name}" if unit == 1 else f"{n / unit:.1f} {name}"
+
+
+_BYTES = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
+
+
+def seeds(numbers: Iterable[int]) -> str:
+    """seed 2; seeds 0, 1 and 2"""
+    texts = [str(number) for number in sorted(numbers)]
+    return f"seed{'s' if len(texts) > 1 else ''} {listed(texts)}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """a, b and c"""
+    *most, last = list(texts) or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def plural(n: int, noun: str) -> str:
+    """1 run, 3 runs"""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

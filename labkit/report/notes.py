@@ -1,0 +1,189 @@
+"""Notes: what a reader has to know beside the numbers before believing them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.report.arms import Arm, Outcome
+from labkit.report.formats import listed, plural, seeds
+
+TOLERANCE = 0.01
+"""Arms whose size or budget is within this of the baseline's count as equal."""
+
+EPOCHS = 4.0
+"""Beyond this many passes over the data, repeating it costs quality (Muennighoff et al., arXiv:2305.16264)."""
+
+SHOWN = 6
+"""How many runs a note names before it only counts."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing to know: of what kind, and in words."""
+
+    kind: str
+    text: str
+
+
+def notes(arms: Sequence[Arm], match: str, metric: str, left_out: Sequence[Outcome]) -> Iterator[Note]:
+    """Every note on a comparison: what has no result first, then unequal budgets, then unequal conditions."""
+    for arm in arms:
+        yield from _diverged(arm)
+    for arm in arms:
+        yield from _failed(arm)
+    yield from _missing(arms)
+    yield from _without_metric(arms, metric)
+    for arm in arms[1:]:
+        yield from _unpaired(arm)
+    yield from _data_limited(arms)
+    for arm in arms[1:]:
+        yield from _budget(arm, arms[0], match)
+    yield from _conditions(arms)
+    yield from _sources(arms)
+    yield from _recorded(arms)
+    yield from _left_out(left_out)
+
+
+def _diverged(arm: Arm) -> Iterator[Note]:
+    if not arm.diverged:
+        return
+    ended = len(arm.done) + len(arm.diverged)
+    where = listed(f"seed {run.seed} at step {run.record.get('diverged_at')}" for run in arm.diverged)
+    rest = f"{len(arm.done)} of {ended} survived; mean of survivors" if arm.done else f"none of {ended} survived"
+    yield Note("diverged", f"{arm.name}: {rest} (diverged: {where}).")
+
+
+def _failed(arm: Arm) -> Iterator[Note]:
+    for run in arm.outcomes:
+        if run.status == "failed":
+            error = str(run.record.get("error") or "no error was recorded").strip().splitlines()[-1]
+            yield Note("failed", f"{arm.name} seed {run.seed}: {error}")
+
+
+def _missing(arms: Sequence[Arm]) -> Iterator[Note]:
+    """Runs without a result that may still come; failures have notes of their own."""
+    waiting = [text for arm in arms for text in _waiting(arm)]
+    if waiting:
+        total = sum(arm.total for arm in arms)
+        yield Note("missing", f"{len(waiting)} of {plural(total, 'run')} have no result yet: {_some(waiting)}.")
+
+
+def _waiting(arm: Arm) -> Iterator[str]:
+    for run in arm.outcomes:
+        if run.status not in ("done", "diverged", "failed"):
+            step, steps = run.record.get("step", 0), run.record.get("steps", arm.steps)
+            yield f"{arm.name} seed {run.seed} ({run.status}, step {step:,} of {steps:,})"
+    if arm.missing:
+        yield from (f"{arm.name} seed {seed}" for seed in arm.missing)
+
+
+def _without_metric(arms: Sequence[Arm], metric: str) -> Iterator[Note]:
+    silent = [(arm, run) for arm in arms for run in arm.done if run.seed not in arm.finals]
+    if silent:
+        yield Note("missing", f"{metric} is not in the record of {_who(silent)}.")
+
+
+def _unpaired(arm: Arm) -> Iterator[Note]:
+    if 0 < arm.difference.n < len(arm.finals):
+        text = f"{arm.name}: the difference rests on the {plural(arm.difference.n, 'seed')} that the baseline ended too"
+        yield Note("missing", f"{text}; the mean is of all {len(arm.finals)}.")
+
+
+def _data_limited(arms: Sequence[Arm]) -> Iterator[Note]:
+    beyond = [arm for arm in arms if arm.epochs > EPOCHS]
+    if beyond:
+        most = max(arm.epochs for arm in beyond)
+        who = "every arm" if len(beyond) == len(arms) else listed(arm.name for arm in beyond)
+        yield Note("data-limited", f"{most:.1f} epochs over the data, more than {EPOCHS:g} ({who}).")
+
+
+def _budget(arm: Arm, baseline: Arm, match: str) -> Iterator[Note]:
+    sizes = {"parameters": "params", "training FLOPs": "flops", "tokens": "tokens"}
+    ratios = {words: getattr(arm, name) / getattr(baseline, name) for words, name in sizes.items()}
+    unequal = [_more(words, ratio) for words, ratio in ratios.items() if abs(ratio - 1) > TOLERANCE]
+    if unequal:
+        yield Note("budget", f"{arm.name} has {listed(unequal)} than the baseline (matched on: {match}).")
+
+
+def _more(words: str, ratio: float) -> str:
+    return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio > 1 else 'fewer'} {words}"
+
+
+_CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "the data": lambda record: record.get("data", {}).get("hash"),
+    "the precision": lambda record: record.get("precision"),
+    "the mode": lambda record: record.get("mode"),
+    "the device": lambda record: record.get("device"),
+    "the kernels": lambda record: record.get("kernels"),
+    "the PyTorch version": lambda record: record.get("versions", {}).get("torch"),
+    "the labkit version": lambda record: record.get("versions", {}).get("labkit"),
+}
+
+
+def _conditions(arms: Sequence[Arm]) -> Iterator[Note]:
+    """What should be equal in all runs and is not; a precision that an arm declares to vary is no surprise."""
+    declared = {f"the {path}" for arm in arms for path in arm.changes}
+    for what, value_of in _CONDITIONS.items():
+        groups = _groups(arms, value_of)
+        if len(groups) > 1 and what not in declared:
+            yield Note("conditions", f"{what} differs: {_grouped(groups)}.")
+
+
+def _sources(arms: Sequence[Arm]) -> Iterator[Note]:
+    files = {file for arm in arms for run in arm.outcomes for file in run.record.get("sources", {})}
+    for file in sorted(files):
+        groups = _groups(arms, lambda record, file=file: record.get("sources", {}).get(file))
+        if len(groups) > 1:
+            yield Note("conditions", f"the source {file} was changed between runs: {_grouped(groups)}.")
+
+
+def _recorded(arms: Sequence[Arm]) -> Iterator[Note]:
+    """What the runs themselves noted."""
+    said: dict[str, _Runs] = {}
+    for arm in arms:
+        for run in arm.outcomes:
+            for text in run.record.get("notes", []):
+                said.setdefault(text, []).append((arm, run))
+    for text, runs in said.items():
+        yield Note("conditions", f"{text} ({_who(runs)}).")
+
+
+_Runs = list[tuple[Arm, Outcome]]
+
+
+def _groups(arms: Sequence[Arm], value_of: Callable[[Mapping[str, Any]], Any]) -> dict[str, _Runs]:
+    """The runs by a value of their records, the most frequent first; runs that do not have it yet are no part."""
+    groups: dict[str, _Runs] = {}
+    for arm in arms:
+        for run in arm.outcomes:
+            if (value := value_of(run.record)) is not None:
+                groups.setdefault(str(value), []).append((arm, run))
+    return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
+
+
+def _grouped(groups: Mapping[str, _Runs]) -> str:
+    (common, runs), *others = groups.items()
+    return "; ".join([f"{common} ({plural(len(runs), 'run')})", *(f"{value} ({_who(who)})" for value, who in others)])
+
+
+def _who(runs: _Runs) -> str:
+    """The runs by name: an arm's name where all of its runs are meant."""
+    by_arm: dict[str, tuple[Arm, list[int]]] = {}
+    for arm, run in runs:
+        by_arm.setdefault(arm.name, (arm, []))[1].append(run.seed)
+    names = [
+        name if len(found) == len(arm.outcomes) else f"{name} {seeds(found)}" for name, (arm, found) in by_arm.items()
+    ]
+    return _some(names)
+
+
+def _some(texts: Sequence[str]) -> str:
+    shown = [*texts[:SHOWN], *([f"{len(texts) - SHOWN} more"] if len(texts) > SHOWN else [])]
+    return listed(shown) if len(shown) < 3 else ", ".join(shown)
+
+
+def _left_out(left_out: Sequence[Outcome]) -> Iterator[Note]:
+    if left_out:
+        names = sorted({run.record["variant"] for run in left_out})
+        text = f"{plural(len(left_out), 'recorded run')} of other definitions of {_some(names)}"
+        yield Note("left out", f"{text}: not of the variants as they are written now, so not compared.")

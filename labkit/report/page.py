@@ -1,0 +1,205 @@
+"""The report: one self-contained HTML page, and the same in Markdown, beside the runs they are made from."""
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from labkit.report.arms import BITS, SPEED, Arm, Outcome
+from labkit.report.comparison import Comparison, compare
+from labkit.report.forest import forest
+from labkit.report.formats import NOTHING, count, duration, listed, percent, plural, rate, scientific, size, value
+from labkit.report.markup import (
+    Cell,
+    code,
+    document,
+    figures,
+    legend,
+    named,
+    number,
+    pairs,
+    prose,
+    status,
+    table,
+    text,
+    words,
+)
+from labkit.report.plots import panels
+from labkit.report.style import STYLE
+from labkit.tracking.record import Edition, write_bytes
+
+METHOD = """
+Δ is the mean over seeds of the variant minus the baseline of the same seed; its interval is Student's t over those
+paired differences, each at 95 % by itself: of twenty arms that change nothing, one is expected to exclude zero.
+The spread is the standard deviation over seeds. Losses are in nats a token; bits per byte count the bytes of exactly
+the tokens scored. A diverged run has no final value."""
+
+VISIBLE = 0.0005
+"""A ratio this near to one is shown as no difference."""
+
+
+def write(edition: Edition) -> Path:
+    """Write report.html and report.md into the edition's folder; the path of the page.
+
+    The same records give the same bytes. Raises Mistake where no experiment is described.
+    """
+    comparison = compare(edition)
+    write_bytes(edition.path / "report.md", comparison.markdown().encode())
+    write_bytes(edition.path / "report.html", page(comparison).encode())
+    return edition.path / "report.html"
+
+
+def page(comparison: Comparison) -> str:
+    """The whole page as HTML."""
+    sections = (_header, _answer, _differences, _notes, _curves, _arms, _runs, _facts)
+    body = "\n".join(part for section in sections for part in section(comparison))
+    title = f"{comparison.title}: {comparison.question}" if comparison.question else comparison.title
+    return document(title, STYLE, f"{body}\n<footer>{text(METHOD)}</footer>")
+
+
+def _header(comparison: Comparison) -> Iterator[str]:
+    edition = f", edition {text(comparison.edition)}" if comparison.edition != "main" else ""
+    yield f'<header><p class="eyebrow"><b>{text(comparison.name)}</b>{edition}</p>'
+    yield f"<h1>{text(comparison.question or comparison.title)}</h1>"
+    if comparison.hypothesis:
+        yield f'<p class="hypothesis">Hypothesis: {text(comparison.hypothesis)}</p>'
+    yield "</header>"
+
+
+def _answer(comparison: Comparison) -> Iterator[str]:
+    baseline, total = comparison.baseline, sum(arm.total for arm in comparison.arms)
+    facts = [
+        f"{plural(len(comparison.variants), 'variant')}, {plural(len(comparison.seeds), 'seed')}",
+        f"{sum(len(arm.done) for arm in comparison.arms)} of {plural(total, 'run')} done",
+        f"baseline of {count(baseline.params)} parameters on {count(baseline.tokens)} tokens",
+        f"matched on: {comparison.match}",
+        *(str(corpus) for corpus in comparison.facts("data").get("corpus", [])),
+    ]
+    items = "".join(f"<li>{text(fact)}</li>" for fact in facts)
+    yield f'<section class="card answer"><p>{prose(comparison.answer)}</p><ul>{items}</ul></section>'
+
+
+def _differences(comparison: Comparison) -> Iterator[str]:
+    headers, rows, alignments = comparison.rows()
+    head = [words(header, "right" if side == "right" else "") for header, side in zip(headers, alignments, strict=True)]
+    yield "<h2>Differences</h2>"
+    yield table(head, [_arm(*row) for row in zip(range(len(rows)), comparison.arms, rows, strict=True)])
+    yield figures(forest(comparison.arms, comparison.metric))
+
+
+def _arm(index: int, arm: Arm, row: list[str]) -> list[Cell]:
+    """A row of the table; a difference whose interval excludes zero stands out."""
+    name, difference, interval, *numbers, tally = row
+    clear = "clear" if arm.difference.excludes_zero else ""
+    return [
+        named(index, name),
+        number(difference, clear),
+        number(interval, clear),
+        *(number(cell) for cell in numbers),
+        words(tally),
+    ]
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    if comparison.notes:
+        lines = (
+            f'<dt class="{note.kind}">{text(note.kind)}</dt><dd>{prose(note.text)}</dd>' for note in comparison.notes
+        )
+        yield f'<h2>What to know</h2><dl class="card notes">{"".join(lines)}</dl>'
+
+
+def _curves(comparison: Comparison) -> Iterator[str]:
+    plots = panels(comparison.arms)
+    if plots:
+        yield f"<h2>Curves</h2>{legend([arm.name for arm in comparison.arms])}{figures(plots)}"
+
+
+def _arms(comparison: Comparison) -> Iterator[str]:
+    columns = ("params", "non-embedding", "training FLOPs", "tokens", "steps", "epochs")
+    headers = [words("variant"), words("changes to the baseline"), *(words(name, "right") for name in columns)]
+    yield "<h2>What differs</h2>"
+    yield table(headers, [_sizes(index, arm, comparison.baseline) for index, arm in enumerate(comparison.arms)])
+
+
+def _sizes(index: int, arm: Arm, baseline: Arm) -> list[Cell]:
+    changes = "<br>".join(
+        f"<code>{text(path)}</code> {text(before)} → {text(after)}" for path, (before, after) in arm.changes.items()
+    )
+    return [
+        named(index, arm.name),
+        Cell(changes or '<span class="faint">the baseline</span>', "changes"),
+        _beside(count(arm.params), arm.params / baseline.params),
+        _beside(count(arm.non_embedding), arm.non_embedding / baseline.non_embedding),
+        _beside(scientific(arm.flops), arm.flops / baseline.flops),
+        _beside(count(arm.tokens), arm.tokens / baseline.tokens),
+        number(f"{arm.steps:,}"),
+        number(f"{arm.epochs:.2f}" if arm.done else NOTHING),
+    ]
+
+
+def _beside(shown: str, ratio: float) -> Cell:
+    """A size, and by how much it differs from the baseline's where that can be seen."""
+    differs = f'<br><span class="faint">{prose(percent(ratio))}</span>' if abs(ratio - 1) >= VISIBLE else ""
+    return Cell(f"{text(shown)}{differs}", "right")
+
+
+def _runs(comparison: Comparison) -> Iterator[str]:
+    columns = (comparison.metric, "bits/byte", "tokens/s", "time")
+    headers = [words("variant"), words("seed", "right"), words("status"), *(words(name, "right") for name in columns)]
+    yield "<h2>Runs</h2>"
+    body = [row for index, arm in enumerate(comparison.arms) for row in _runs_of(index, arm)]
+    yield table([*headers, words("device"), words("fingerprint")], body)
+
+
+def _runs_of(index: int, arm: Arm) -> Iterator[list[Cell]]:
+    """A row a run; the arm's name stands beside all of its runs."""
+    name = [named(index, arm.name, arm.total)]
+    for cells in (*(_recorded(arm, run) for run in arm.outcomes), *(_missing(seed) for seed in arm.missing)):
+        yield [*name, *cells]
+        name = []
+
+
+def _recorded(arm: Arm, run: Outcome) -> list[Cell]:
+    return [
+        number(str(run.seed)),
+        _state(run),
+        number(value(run.final(arm.metric))),
+        number(value(run.final(BITS))),
+        number(rate(run.final(SPEED))),
+        number(duration(run.record.get("seconds") or math.nan)),
+        words(", ".join(str(run.record[key]) for key in ("device", "mode", "precision") if run.record.get(key))),
+        code(run.record["fingerprint"]),
+    ]
+
+
+def _missing(seed: int) -> list[Cell]:
+    return [number(str(seed)), status("missing"), *[number(NOTHING)] * 4, words(""), words("")]
+
+
+def _state(run: Outcome) -> Cell:
+    at = run.record.get("diverged_at" if run.status == "diverged" else "step")
+    where = "" if run.status == "done" else f' <span class="faint">at step {text(at)}</span>'
+    return Cell(f"{status(run.status).html}{where}")
+
+
+def _facts(comparison: Comparison) -> Iterator[str]:
+    versions = [(name, _all(values)) for name, values in sorted(comparison.facts("versions").items())]
+    yield f'<h2>To reproduce</h2><div class="card"><pre>{text(comparison.command)}</pre></div>'
+    yield f'<div class="columns">{pairs("Data", _data(comparison.facts("data")))}{pairs("Versions", versions)}</div>'
+
+
+def _data(data: dict[str, list[Any]]) -> Iterator[tuple[str, str]]:
+    for name, key in (
+        ("corpus", "corpus"),
+        ("version", "corpus_version"),
+        ("tokenizer", "tokenizer"),
+        ("hash", "hash"),
+    ):
+        yield name, _all(data.get(key, []))
+    for part, split in (("training", "train"), ("validation", "val")):
+        yield f"{part} tokens", _all(count(n) for n in data.get(f"{split}_tokens", []))
+        yield f"{part} text", _all(size(n) for n in data.get(f"{split}_bytes", []))
+
+
+def _all(values: Iterable[Any]) -> str:
+    return listed(str(found) for found in values)

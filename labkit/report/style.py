@@ -1,0 +1,78 @@
+"""The page's style sheet: one column of cards, light or dark as the reader's system says, plain on paper."""
+
+from labkit.report.theme import DARK, LIGHT, variables
+
+STYLE = f"""
+:root {{ color-scheme: light dark; {variables(LIGHT)} --page: #f5f6f8; --soft: #f0f2f5; --good: #1a7f4b;
+  --warn: #a05a00; --bad: #c0322b; }}
+@media screen and (prefers-color-scheme: dark) {{
+  :root {{ {variables(DARK)} --page: #111317; --soft: #23272e; --good: #4fcf8f; --warn: #f0b24a; --bad: #ff7b72; }}
+}}
+* {{ box-sizing: border-box; }}
+body {{ margin: 0; background: var(--page); color: var(--ink);
+  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }}
+main {{ max-width: 1120px; margin: 0 auto; padding: 40px 24px 64px; }}
+header {{ margin-bottom: 28px; }}
+.eyebrow {{ margin: 0 0 10px; color: var(--muted); font-size: 13px; letter-spacing: .02em; }}
+.eyebrow b {{ color: var(--ink); font-weight: 600; }}
+h1 {{ margin: 0; max-width: 26em; font-size: 30px; line-height: 1.22; font-weight: 650; letter-spacing: -.015em;
+  text-wrap: balance; overflow-wrap: anywhere; }}
+.hypothesis {{ margin: 12px 0 0; max-width: 52em; color: var(--muted); overflow-wrap: anywhere; }}
+h2 {{ margin: 40px 0 12px; font-size: 18px; font-weight: 650; letter-spacing: -.005em; }}
+.card {{ background: var(--ground); border: 1px solid var(--grid); border-radius: 10px; padding: 18px 20px; }}
+.answer {{ border-left: 4px solid var(--ink); border-radius: 3px 10px 10px 3px; }}
+.answer p {{ margin: 0; max-width: 48em; font-size: 19px; line-height: 1.45; text-wrap: pretty;
+  overflow-wrap: anywhere; }}
+.answer ul {{ display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 14px 0 0; padding: 0; list-style: none;
+  color: var(--muted); font-size: 13.5px; }}
+.scroll {{ overflow-x: auto; padding: 6px 8px; }}
+table {{ width: 100%; border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: 7px 12px; text-align: left; vertical-align: baseline; border-bottom: 1px solid var(--grid);
+  white-space: nowrap; }}
+tbody tr:last-child td {{ border-bottom: 0; }}
+th {{ color: var(--muted); font-size: 12.5px; font-weight: 550; }}
+.right {{ text-align: right; }}
+td.wide {{ padding-left: 38px; text-indent: -26px; }}
+td.wide {{ min-width: 11em; max-width: 24em; white-space: normal; overflow-wrap: anywhere; }}
+td.changes {{ min-width: 17em; white-space: normal; overflow-wrap: anywhere; }}
+.clear {{ font-weight: 650; }}
+.faint {{ color: var(--muted); }}
+code, pre {{ font: 12.5px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }}
+pre {{ margin: 0; overflow-x: auto; }}
+.swatch {{ display: inline-block; width: 18px; height: 8px; margin-right: 8px; vertical-align: 1px; }}
+.legend {{ display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 0 0 12px; font-size: 13.5px;
+  overflow-wrap: anywhere; }}
+.card + .columns, .card + .figures {{ margin-top: 14px; }}
+.figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 14px; }}
+figure {{ margin: 0; break-inside: avoid; }}
+figure h3 {{ margin: 0 0 8px; font-size: 14.5px; font-weight: 600; }}
+figure svg {{ display: block; width: 100%; height: auto; overflow: visible; }}
+figure svg text {{ font-family: inherit !important; font-variant-numeric: tabular-nums; }}
+figcaption {{ margin-top: 8px; color: var(--muted); font-size: 12.5px; line-height: 1.45; }}
+.notes {{ display: grid; grid-template-columns: max-content 1fr; gap: 8px 16px; margin: 0; align-items: baseline; }}
+.notes dt {{ color: var(--warn); font-size: 12.5px; font-weight: 600; }}
+.notes dt.diverged, .notes dt.failed {{ color: var(--bad); }}
+.notes dd {{ margin: 0; overflow-wrap: anywhere; }}
+.status {{ font-weight: 550; }}
+.done {{ color: var(--good); }} .diverged, .failed {{ color: var(--bad);
+  }} .running, .paused, .planned, .stopped, .pruned, .missing {{ color: var(--warn); }}
+.pairs {{ display: grid; grid-template-columns: max-content 1fr; gap: 4px 18px; margin: 0; font-size: 14px; }}
+.pairs dt {{ color: var(--muted); }}
+.pairs dd {{ margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }}
+.columns {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); gap: 14px; }}
+.columns h2 {{ margin: 0 0 10px; font-size: 14.5px; }}
+footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.5px; }}
+@media (max-width: 640px) {{
+  main {{ padding: 24px 14px 40px; }} h1 {{ font-size: 24px; }} .card {{ padding: 14px;
+    }} .answer p {{ font-size: 17px; }}
+  .scroll {{ padding: 4px 0; }} .notes {{ grid-template-columns: 1fr; gap: 0; }} .notes dd {{ margin-bottom: 10px; }}
+}}
+@media print {{
+  :root {{ color-scheme: light; --page: #fff; }} body {{ font-size: 10pt; }} main {{ max-width: none; padding: 0; }}
+  .card {{ border-color: #ccc; }} .scroll {{ overflow: visible; }} th, td {{ padding: 4px 6px; white-space: normal;
+    }} table {{ font-size: 8.5pt; }}
+  .card + .columns, .card + .figures {{ margin-top: 14px; }}
+.figures {{ grid-template-columns: 1fr 1fr; }} h2 {{ break-after: avoid;
+    }} tr, .card.answer {{ break-inside: avoid; }}
+}}
+""".strip()

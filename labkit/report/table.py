@@ -1,0 +1,65 @@
+"""The table of a comparison: as texts for any console, and as Markdown."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from labkit.report.arms import BITS, Arm
+from labkit.report.formats import count, interval, rate, signed, value
+
+Alignment = Literal["left", "right"]
+Rows = tuple[list[str], list[list[str]], list[Alignment]]
+
+
+def rows(arms: Sequence[Arm], metric: str) -> Rows:
+    """Headers, one row an arm, and each column's alignment."""
+    headers = ["variant", f"Δ {metric}", "95 % interval", metric, "spread", "bits/byte", "params", "tokens/s", "runs"]
+    alignments: list[Alignment] = ["left", "right", "right", "right", "right", "right", "right", "right", "left"]
+    table = [_row(arm) for arm in arms]
+    if metric != BITS:
+        return headers, table, alignments
+    kept = [index for index, header in enumerate(headers) if header != "bits/byte"]
+    return [headers[i] for i in kept], [[row[i] for i in kept] for row in table], [alignments[i] for i in kept]
+
+
+def _row(arm: Arm) -> list[str]:
+    gap = arm.difference
+    return [
+        arm.title,
+        signed(gap.mean),
+        interval(gap.low, gap.high),
+        value(arm.mean),
+        value(arm.spread),
+        value(arm.bits_per_byte),
+        count(arm.params),
+        rate(arm.tokens_per_s),
+        tally(arm),
+    ]
+
+
+def tally(arm: Arm) -> str:
+    """3 of 3; 2 of 3, 1 diverged; 1 of 3, 1 running, 1 missing"""
+    others = [f"{number} {status}" for status, number in arm.counts.items() if status != "done"]
+    return ", ".join([f"{len(arm.done)} of {arm.total}", *others])
+
+
+def markdown(title: str, told: Mapping[str, str], table: Rows, notes: Sequence[tuple[str, str]]) -> str:
+    """A page of Markdown: what is told under its names, the table, the notes; every text is escaped."""
+    said = [f"**{name}** {escaped(words)}" for name, words in told.items() if words]
+    listed = "\n".join(f"- **{kind}** {escaped(words)}" for kind, words in notes)
+    return "\n\n".join([f"# {escaped(title)}", *said, _table(table), *([listed] if listed else [])]) + "\n"
+
+
+def _table(table: Rows) -> str:
+    headers, body, alignments = table
+    rule = ["---:" if alignment == "right" else "---" for alignment in alignments]
+    cells = [headers, rule, *([escaped(cell) for cell in row] for row in body)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def escaped(text: str) -> str:
+    """A text that Markdown shows as it is, on one line."""
+    marked = re.sub(
+        r"[\\`*|]|(?<!\w)_+|_+(?!\w)", lambda found: "".join(f"\\{c}" for c in found[0]), " ".join(text.split())
+    )
+    return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,113 @@
+"""Synthetic experiments: run folders as training leaves them, with losses that the tests choose."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.tracking.record import Edition, Run
+
+STEPS = 100
+TOKENS_PER_STEP = 1000
+
+
+@dataclass
+class Synthetic:
+    """An edition on disk that grows arm by arm and run by run."""
+
+    edition: Edition
+    description: dict[str, Any]
+    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def arm(self, name: str, **fields: Any) -> None:
+        """Declare an arm; the first one is the baseline."""
+        index = len(self.arms)
+        self.arms[name] = {
+            "name": name,
+            "label": name,
+            "baseline": index == 0,
+            "fingerprint": f"{index:016x}",
+            "changes": {"model.position.theta": ["10000", name]} if index else {},
+            "params": 170_000,
+            "non_embedding": 150_000,
+            "flops_per_token": 1e6,
+            "tokens": STEPS * TOKENS_PER_STEP,
+            "steps": STEPS,
+            "varied": {"model.position.theta": index},
+        } | fields
+        self.edition.describe({**self.description, "arms": list(self.arms.values())})
+
+    def run(self, name: str, seed: int, loss: float = 2.0, status: str = "done", points: int = 10, **fields: Any) -> Run:
+        """Record a run whose validation loss falls to `loss`."""
+        arm = self.arms[name]
+        run = self.edition.run(name, seed, f"{abs(hash((name, seed))):016x}"[:16])
+        run.create({"kind": "spec"}, _facts(arm, name, seed, run))
+        for point in range(1, points + 1):
+            step = point * STEPS // points
+            height = loss + 3 * (1 - point / points) ** 2
+            run.append(step, {"train/loss": height + 0.05, "val/loss": height, "val/bpb": height / 1.5})
+        run.update(**{"status": status, "step": STEPS, "final": _final(loss)} | fields)
+        return run
+
+
+def _facts(arm: Mapping[str, Any], name: str, seed: int, run: Run) -> dict[str, Any]:
+    return {
+        "variant": name,
+        "arm": arm["fingerprint"],
+        "fingerprint": run.path.name.partition("-")[2],
+        "seed_index": seed,
+        "steps": STEPS,
+        "tokens_per_step": TOKENS_PER_STEP,
+        "sources": {"experiments/theta.py": "aa"},
+        "data": {"hash": "d0d0", "corpus": "stdlib", "tokenizer": "byte", "train_tokens": 5_000_000, "train_bytes": 5e6},
+        "device": "cpu",
+        "mode": "exact",
+        "precision": "fp32",
+        "kernels": "torch",
+        "versions": {"labkit": "0.1.0", "torch": "2.11.0"},
+        "started": 1_700_000_000.0 + seed,
+        "seconds": 17.25,
+        "epochs": 0.4,
+        "by_position": {"edges": [1, 2, 4, 8, 16], "loss": [4.0, 3.0, 2.5, 2.2]},
+    }
+
+
+def _final(loss: float) -> dict[str, float]:
+    beyond = {"val/loss_x2": loss + 0.1, "val/loss_x4": loss + 0.4}
+    return {"val/loss": loss, "val/bpb": loss / 1.5, "perf/tokens_per_s": 45_200.0, **beyond}
+
+
+@pytest.fixture
+def synthetic(tmp_path: Path) -> Callable[..., Synthetic]:
+    """An empty experiment; keywords replace fields of its description."""
+
+    def make(**fields: Any) -> Synthetic:
+        description = {
+            "name": "theta",
+            "edition": "main",
+            "title": "theta",
+            "file": "experiments/theta.py",
+            "question": "Does theta matter?",
+            "hypothesis": "No.",
+            "metric": "val/loss",
+            "match": "none",
+            "seeds": [0, 1, 2],
+        }
+        return Synthetic(Edition(tmp_path / "runs" / "theta" / "main"), description | fields)
+
+    return make
+
+
+@pytest.fixture
+def pair(synthetic: Callable[..., Synthetic]) -> Synthetic:
+    """A baseline and two variants, three seeds each, all done: one variant clearly lower, one within the noise."""
+    experiment = synthetic()
+    for name in ("baseline", "1e5", "5e5"):
+        experiment.arm(name)
+    for seed, loss in enumerate((2.00, 2.02, 1.98)):
+        experiment.run("baseline", seed, loss)
+        experiment.run("1e5", seed, loss - 0.05 + 0.001 * seed)
+        experiment.run("5e5", seed, loss + 0.01 * (seed - 1))
+    return experiment
