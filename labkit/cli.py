@@ -4,8 +4,10 @@ Exit codes: 0 done, 1 a run failed, 2 a mistake in what was asked, 130 interrupt
 """
 
 import json
+import os
 import sys
 import traceback
+import webbrowser
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,17 +35,15 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="An experiment's file
 Target = Annotated[str, typer.Argument(metavar="FILE|NAME", help="An experiment; rope_theta@small is an edition.")]
 AnyTarget = Annotated[str, typer.Argument(metavar="[FILE|NAME]", help="An experiment; else all.", show_default=False)]
 Sets = Annotated[
-    list[str],
-    typer.Option(
-        "--set", metavar="PATH=VALUE", help="Change the baseline, as in model.clip=0.5.", default_factory=list
-    ),
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change the baseline: model.norm=layer."),
 ]
 Baseline = Annotated[
     str, typer.Option(metavar="NAME", help="Another baseline: of experiments/baselines.py, or module:name.")
 ]
-Only = Annotated[list[str], typer.Option(metavar="ARM", help="Only this arm, or these.", default_factory=list)]
-Steps = Annotated[int | None, typer.Option(min=1, help="A budget of so many steps.", show_default=False)]
-Seeds = Annotated[int | None, typer.Option(min=1, help="The first so many seeds.", show_default=False)]
+Only = Annotated[list[str] | None, typer.Option(metavar="ARM", help="Only this arm, or these.")]
+Steps = Annotated[int | None, typer.Option(min=1, metavar="N", help="A budget of so many steps.", show_default=False)]
+Seeds = Annotated[int | None, typer.Option(min=1, metavar="N", help="The first so many seeds.", show_default=False)]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what was finished with other sources.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; train and write nothing.")]
 Runs = Annotated[
@@ -51,9 +51,11 @@ Runs = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, or cuda:1.")]
 Mode = Annotated[str, typer.Option(help="exact: the same bits every time; fast: the last ones may differ.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="So many runs at once.", show_default="one a GPU or CPU core")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="So many runs at once.", show_default="one a device")
+]
 MicroBatch = Annotated[
-    int | None, typer.Option(min=1, help="Sequences at once in the model.", show_default="the whole batch")
+    int | None, typer.Option(min=1, metavar="N", help="Sequences at once in the model.", show_default="the whole batch")
 ]
 Checkpointing = Annotated[bool, typer.Option("--activation-checkpointing", help="Less memory, the same numbers.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -79,9 +81,9 @@ def options(*, debug: Debug = False) -> None:
 def run(
     file: File,
     *,
-    sets: Sets,
+    sets: Sets = None,
     baseline: Baseline = "",
-    only: Only,
+    only: Only = None,
     seeds: Seeds = None,
     steps: Steps = None,
     fresh: Fresh = False,
@@ -106,7 +108,7 @@ def run(
         runtime = _runtime(device, mode, micro_batch, activation_checkpointing)
         folder = runs or loaded.root / "runs"
         runner = Runner(
-            loaded, name, Options(folder, runtime, _command(file, asked), only, workers or 0, fresh), console
+            loaded, name, Options(folder, runtime, _command(file, asked), only or (), workers or 0, fresh), console
         )
         if dry_run and as_json:
             _print(console, plan_as_json(runner))
@@ -117,7 +119,7 @@ def run(
             if outcome.interrupted:
                 console.say("interrupted; the same command goes on from there", "yellow")
                 raise typer.Exit(INTERRUPTED)
-            _conclude(console, runner.edition, as_json, again=outcome.changed)
+            _conclude(console, runner.edition, as_json, again=False)
             if outcome.failed:
                 raise typer.Exit(FAILED)
 
@@ -126,7 +128,7 @@ def run(
 def show(
     target: Annotated[Path, typer.Argument(metavar="FILE|RUN", help="An experiment's file, or a run's folder.")],
     *,
-    sets: Sets,
+    sets: Sets = None,
     baseline: Baseline = "",
     steps: Steps = None,
     as_json: AsJson = False,
@@ -214,22 +216,27 @@ def ui(
     debug: Debug = False,
 ) -> None:
     """The MLflow UI on the runs, at the experiment's view."""
-    with _answering(debug):
+    with _answering(debug) as console:
         from labkit.study.finding import latest, runs_folder
         from labkit.tracking import mlflow
 
-        mlflow.serve(runs_folder(target, runs), port, latest(target, runs), not no_open)
+        def say(address: str) -> None:
+            console.show(address)
+            if not no_open and _has_screen():
+                webbrowser.open(address)
+
+        uri = mlflow.default_uri(runs_folder(target, runs))
+        mlflow.serve(uri, port, latest(target, runs), say)
 
 
 @app.command()
-def doctor(*, runs: Runs = None, as_json: AsJson = False, debug: Debug = False) -> None:
+def doctor(*, as_json: AsJson = False, debug: Debug = False) -> None:
     """What is here, what is missing, and what to do about it."""
     with _answering(debug) as console:
         from labkit.doctor import checks
-        from labkit.study.finding import runs_folder
-        from labkit.study.views import checks_as_json, show_checks
+        from labkit.study.results import checks_as_json, show_checks
 
-        found = checks(runs_folder("", runs))
+        found = checks()
         if as_json:
             _print(console, checks_as_json(found))
         else:
@@ -261,16 +268,21 @@ def _answering(debug: bool) -> Generator["Console"]:
         raise typer.Exit(INTERRUPTED) from None
 
 
+def _has_screen() -> bool:
+    """Whether a browser would open in a window, not in this terminal."""
+    return sys.platform == "darwin" or any(name in os.environ for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
 def _loaded(file: Path) -> "Loaded":
     from labkit.study.loading import load
 
     return load(file)
 
 
-def _asked(baseline: str, sets: list[str], steps: int | None, seeds: int | None) -> "Asked":
+def _asked(baseline: str, sets: list[str] | None, steps: int | None, seeds: int | None) -> "Asked":
     from labkit.study.editions import Asked
 
-    return Asked(baseline, sets, steps or 0, seeds or 0)
+    return Asked(baseline, sets or (), steps or 0, seeds or 0)
 
 
 def _runtime(device: str, mode: str, micro_batch: int | None, activation_checkpointing: bool) -> "Runtime":
@@ -307,13 +319,13 @@ def _conclude(console: "Console", edition: "Edition", as_json: bool, again: bool
     if as_json:
         _print(console, {**comparison.as_json(), "report": str(page)})
     else:
-        from labkit.study.views import show_comparison
+        from labkit.study.results import show_comparison
 
         show_comparison(console, comparison, page)
 
 
 def _recorded(folder: Path) -> tuple[Any, Any]:
-    from labkit.study.finding import recorded_spec
+    from labkit.study.loading import recorded_spec
 
     return recorded_spec(folder)
 

@@ -2,12 +2,20 @@
 
 from pathlib import Path
 
-from labkit.model import Costs, costs
 from labkit.spec import Mistake, closest
-from labkit.study.loading import faults_of, project_root
-from labkit.tracking import source
-from labkit.tracking.record import Edition, Run
-from labkit.train.run import RunSpec
+from labkit.tracking.record import Edition
+
+
+def project_root(file: Path) -> Path:
+    """The nearest folder above with pyproject.toml or .git; else the one that holds `experiments`; else the file's."""
+    file = file.resolve()
+    for folder in file.parents:
+        if (folder / "pyproject.toml").exists() or (folder / ".git").exists():
+            return folder
+    for folder in file.parents:
+        if folder.name == "experiments":
+            return folder.parent
+    return file.parent
 
 
 def runs_folder(target: str, runs: Path | None) -> Path:
@@ -45,22 +53,6 @@ def latest(target: str, runs: Path | None) -> Edition | None:
         return edition_of(target, runs)
     described = runs_folder("", runs).glob("*/*/experiment.json")
     return max((Edition(path.parent) for path in described), key=_written, default=None)
-
-
-def recorded_spec(folder: Path) -> tuple[RunSpec, Costs]:
-    """A run's spec and its model's counts; its own sources are loaded, for the components that they define.
-
-    Raises Mistake for a folder that holds no run.
-    """
-    run = Run(folder.absolute())
-    if not run.record():
-        example = "runs/<experiment>/<edition>/<variant>/<run>"
-        raise Mistake(f"{folder}: this folder holds no run; write an experiment's file, or {example}")
-    for file in run.record().get("sources", {}):
-        with faults_of(run.source / file):
-            source.load(run.source / file, run.source)
-    spec = RunSpec.from_json(run.spec())
-    return spec, costs(spec.model, spec.tokenizer.size(Path(run.record()["base"])))
 
 
 def _written(edition: Edition) -> float:

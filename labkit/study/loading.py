@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from labkit.model import Costs, costs
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
 from labkit.study.experiment import Experiment
+from labkit.study.finding import project_root
 from labkit.tracking import source
+from labkit.tracking.record import Run
 from labkit.train.run import RunSpec
 
 EXAMPLE = "experiment = Experiment(baseline=..., variants=..., seeds=3, metric='val/loss', match='none')"
@@ -60,16 +63,20 @@ def module_of(path: Path) -> tuple[ModuleType, Path]:
         return source.load(path, root), root
 
 
-def project_root(file: Path) -> Path:
-    """The nearest folder above with pyproject.toml or .git; else the one that holds `experiments`; else the file's."""
-    file = file.resolve()
-    for folder in file.parents:
-        if (folder / "pyproject.toml").exists() or (folder / ".git").exists():
-            return folder
-    for folder in file.parents:
-        if folder.name == "experiments":
-            return folder.parent
-    return file.parent
+def recorded_spec(folder: Path) -> tuple[RunSpec, Costs]:
+    """A run's spec and its model's counts; its own sources are loaded, for the components that they define.
+
+    Raises Mistake for a folder that holds no run.
+    """
+    run = Run(folder.absolute())
+    if not run.record():
+        example = "runs/<experiment>/<edition>/<variant>/<run>"
+        raise Mistake(f"{folder}: this folder holds no run; write an experiment's file, or {example}")
+    for file in run.record().get("sources", {}):
+        with faults_of(run.source / file):
+            source.load(run.source / file, run.source)
+    spec = RunSpec.from_json(run.spec())
+    return spec, costs(spec.model, spec.tokenizer.size(Path(run.record()["base"])))
 
 
 def named_baseline(name: str, root: Path) -> RunSpec:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from labkit.data import Store, prepare
 from labkit.data.batches import require_window
-from labkit.report import formats
+from labkit.report import formats, page
 from labkit.spec import Mistake
 from labkit.study.crew import Crew, Event, Turn
 from labkit.study.executors import Answer, slots
@@ -48,8 +48,6 @@ class Options:
 class Outcome:
     """What came of it."""
 
-    changed: bool = False
-    """Whether any record is not as it was."""
     failed: list[Job] = field(default_factory=list[Job])
     interrupted: bool = False
 
@@ -88,12 +86,11 @@ class Runner:
         outcome = Outcome()
         uri = mlflow.default_uri(self.options.runs)
         if missing:
-            mirror = mlflow.Mirror(self.edition, uri)
+            mirror = mlflow.Mirror(self.edition, uri, lambda text: self.console.say(text, "yellow"))
             mirror.start()
             outcome = self._train(missing)
+            page.write(self.edition)
             mirror.close()
-            if mirror.error:
-                self.console.say(f"MLflow: {mirror.error}; `labkit sync` fills it again", "yellow")
         elif mlflow.pending(self.edition, uri):
             self._sync(uri)
         return outcome
@@ -152,7 +149,7 @@ class Runner:
             self.console.say(f"{files} changed; unfinished runs go on with the source that started them", "yellow")
 
     def _train(self, missing: Sequence[Job]) -> Outcome:
-        outcome, crew = Outcome(changed=True), Crew(self.slots, missing, self._turn)
+        outcome, crew = Outcome(), Crew(self.slots, missing, self._turn)
         with counted_interrupts() as interrupts, self.console.gauges() as gauges:
             watch = Watch(self.console, gauges, self.jobs, missing)
             crew.start()

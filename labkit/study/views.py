@@ -1,15 +1,13 @@
-"""What the command line shows of experiments, specs and the registry: as tables for people, as JSON for programs."""
+"""What the command line shows of plans, specs and the registry: as tables for people, as JSON for programs."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic.fields import FieldInfo
 
 from labkit.model import Costs
 from labkit.report import formats
-from labkit.report.comparison import Comparison
 from labkit.spec import Choice, Spec, shown
 from labkit.study.matching import Counted
 from labkit.study.names import exact
@@ -18,19 +16,6 @@ from labkit.study.runner import Runner
 from labkit.tracking.console import Console
 
 VERSION = 1
-
-
-def show_comparison(console: Console, comparison: Comparison, page: Path) -> None:
-    """The table of results, what it answers, and where to read on."""
-    headers, rows, _ = comparison.rows()
-    styles = ["bold" if arm.is_baseline else "" for arm in comparison.arms]
-    console.table(comparison.title, headers, rows, styles)
-    console.show(comparison.answer)
-    for note in comparison.notes:
-        console.say(f"{note.kind}: {note.text}", "yellow")
-    console.say()
-    console.say(f"report  {page}")
-    console.say("next    labkit ui", "")
 
 
 def show_plan(console: Console, runner: Runner) -> None:
@@ -88,7 +73,7 @@ def spec_as_json(spec: Any, counts: Costs) -> dict[str, Any]:
 def show_components(console: Console) -> None:
     """Every family with its variants: the formula, the paper, the fields."""
     for family in families():
-        rows = [[kind, _doc(variant), ", ".join(_fields(variant))] for kind, variant in sorted(family.variants.items())]
+        rows = [[kind, _doc(variant), _listed(_fields(variant))] for kind, variant in sorted(family.variants.items())]
         console.table(
             f"{family.__name__}  {_doc(family).splitlines()[0]}", ["kind", "what it is", "fields"], rows, left=3
         )
@@ -171,6 +156,10 @@ def _fields(variant: type[Choice]) -> dict[str, str]:
     """Field -> its default as a text, "required" where there is none."""
     fields = {name: field for name, field in variant.model_fields.items() if name != "kind"}
     return {name: _default(field) for name, field in fields.items()}
+
+
+def _listed(fields: Mapping[str, str]) -> str:
+    return ", ".join(name if default == "required" else f"{name}={default}" for name, default in fields.items())
 
 
 def _default(field: FieldInfo) -> str:

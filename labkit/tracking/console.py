@@ -54,9 +54,7 @@ class Console(Progress):
         self, title: str, columns: Cells, rows: Sequence[Cells], styles: Sequence[str] = (), left: int = 1
     ) -> None:
         """A table of texts, its first `left` columns left-aligned; `styles` colours whole rows."""
-        table = Table(
-            title=Text(title, "bold"), title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
-        )
+        table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
         for index, column in enumerate(columns):
             table.add_column(Text(column), justify="left" if index < left else "right", overflow="fold")
         for index, row in enumerate(rows):

@@ -1,0 +1,49 @@
+"""What the command line shows of results and of the machine; it does without torch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from labkit.report.comparison import Comparison
+from labkit.tracking.console import Console
+
+VERSION = 1
+
+
+def show_comparison(console: Console, comparison: Comparison, page: Path) -> None:
+    """The table of results, what it answers, and where to read on."""
+    headers, rows, _ = comparison.rows()
+    styles = ["bold" if arm.is_baseline else "" for arm in comparison.arms]
+    console.table(comparison.title, headers, rows, styles)
+    console.show(comparison.answer)
+    for note in comparison.notes:
+        console.say(f"{note.kind}: {note.text}", "yellow")
+    console.say()
+    console.say(f"report  {page}")
+    console.say("next    labkit ui", "")
+
+
+class Check(Protocol):
+    """One thing that `labkit doctor` looks at."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ok(self) -> bool | None: ...
+    @property
+    def found(self) -> str: ...
+    @property
+    def remedy(self) -> str: ...
+
+
+def show_checks(console: Console, checks: Sequence[Check]) -> None:
+    """What is there, what is missing, and what to do about it."""
+    words = {True: "ok", False: "missing", None: "note"}
+    styles = {True: "", False: "red", None: "yellow"}
+    rows = [[check.name, words[check.ok], check.found, check.remedy] for check in checks]
+    console.table("doctor", ["what", "", "found", "remedy"], rows, [styles[check.ok] for check in checks], left=4)
+
+
+def checks_as_json(checks: Sequence[Check]) -> dict[str, Any]:
+    fields = ("name", "ok", "found", "remedy")
+    return {"version": VERSION, "checks": [{field: getattr(check, field) for field in fields} for check in checks]}
