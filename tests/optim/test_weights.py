@@ -9,7 +9,7 @@ from labkit.optim.weights import Precision, Weights
 
 
 class Net(nn.Module):
-    """A packed matrix, a gain, a bias, and a matrix-shaped gain and a vector-shaped matrix to tell roles from shapes."""
+    """A packed matrix, a gain and a bias; a gain in the shape of a matrix, an embedding in the shape of a vector."""
 
     def __init__(self) -> None:
         super().__init__()

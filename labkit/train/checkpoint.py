@@ -1,0 +1,141 @@
+"""Checkpoints: tensors in safetensors, the rest in JSON, in a folder that appears as a whole or not at all.
+
+    checkpoints/step-000001200/{state.safetensors, state.json}     the latest only: masters, optimizer state, counters
+    checkpoints/{final.safetensors, final.json}                    what a finished run leaves: its logical parameters
+
+A torn folder is never used: the name appears by one rename, after everything below it is on disk.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from labkit.components.parameters import logical
+from labkit.optim.weights import Weights
+from labkit.tracking.record import read_json, write_json
+
+VERSION = 1
+SHARE = 1 / 20
+"""The largest part of the time that checkpoints may take."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint on disk."""
+
+    path: Path
+    facts: Mapping[str, Any]
+
+    def tensors(self, device: torch.device) -> dict[str, Tensor]:
+        with safe_open(self.path / "state.safetensors", framework="pt", device=str(device)) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+
+
+class Checkpoints:
+    """The checkpoints of one run; `identity` says what they belong to (the spec, the data): others are never read."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, str]) -> None:
+        self.folder, self.identity = folder, dict(identity)
+
+    def latest(self) -> Checkpoint | None:
+        """The newest complete one."""
+        for path in sorted(self.folder.glob("step-*"), reverse=True):
+            facts = read_json(path / "state.json")
+            if facts.get("identity") == self.identity and _is_whole(path / "state.safetensors"):
+                return Checkpoint(path, facts)
+        return None
+
+    def save(self, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Write one, then remove those before it."""
+        fresh, path = self.folder / f".fresh-{os.getpid()}", self.folder / f"step-{step:09d}"
+        if (latest := self.latest()) and latest.path == path:
+            return
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, fresh / "state.safetensors")
+        _to_disk(fresh / "state.safetensors")
+        write_json(fresh / "state.json", {"version": VERSION, "identity": self.identity, "step": step, **facts})
+        _to_disk(fresh)
+        shutil.rmtree(path, ignore_errors=True)
+        fresh.rename(path)
+        _to_disk(self.folder)
+        self._remove(all_but=path)
+
+    def finish(self, model: nn.Module, facts: Mapping[str, Any]) -> None:
+        """Leave the model's logical parameters, and nothing to resume from."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fresh, path = self.folder / f".final-{os.getpid()}", self.folder / "final.safetensors"
+        save_file({name: view.clone() for name, view in logical(model).items()}, fresh)
+        _to_disk(fresh)
+        fresh.rename(path)
+        write_json(self.folder / "final.json", {"version": VERSION, "identity": self.identity, **facts})
+
+    def clear(self) -> None:
+        """Remove all that a run could be resumed from."""
+        self._remove(all_but=None)
+
+    def _remove(self, all_but: Path | None) -> None:
+        for path in (*self.folder.glob("step-*"), *self.folder.glob(".fresh-*")):
+            if path != all_but:
+                shutil.rmtree(path)
+
+
+class Cadence:
+    """When the next checkpoint is due: after so many seconds, and never before twenty times what the last one took."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.took, self.last = seconds, 0.0, time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        return time.monotonic() - self.last >= max(self.seconds, self.took / SHARE)
+
+    def wrote(self, took: float) -> None:
+        """A checkpoint has just been written, in so many seconds."""
+        self.took, self.last = took, time.monotonic()
+
+
+def packed(weights: Weights, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Masters and optimizer state by name: ``weights/…`` and ``optimizer/exp_avg/…``."""
+    tensors = {f"weights/{name}": master for name, master in weights.masters.items()}
+    for name, master in weights.masters.items():
+        tensors |= {f"optimizer/{key}/{name}": value for key, value in optimizer.state[master].items()}
+    return tensors
+
+
+def unpack(tensors: Mapping[str, Tensor], weights: Weights, optimizer: torch.optim.Optimizer) -> None:
+    """Put what `packed` gave into live weights and their optimizer."""
+    for name, master in weights.masters.items():
+        master.copy_(tensors[f"weights/{name}"])
+    for path, value in tensors.items():
+        kind, _, rest = path.partition("/")
+        if kind == "optimizer":
+            key, _, name = rest.partition("/")
+            optimizer.state[weights.masters[name]][key] = value
+    weights.publish()
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a file of tensors has the length that its header says."""
+    try:
+        with safe_open(file, framework="pt"):
+            return True
+    except (OSError, SafetensorError):
+        return False
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,176 @@
+"""One run from its folder to its result: build, resume, step, evaluate, checkpoint, and put it on record."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from labkit.data import Batches, Store
+from labkit.model import Transformer, costs
+from labkit.optim.schedule import length
+from labkit.optim.weights import Weights
+from labkit.tracking.record import Run
+from labkit.train.checkpoint import Cadence, Checkpoints, packed, unpack
+from labkit.train.clock import Clock
+from labkit.train.curves import Curves, Speed
+from labkit.train.device import memory_gib, peak_flops, settings
+from labkit.train.evaluate import Evaluator
+from labkit.train.facts import at_the_start
+from labkit.train.run import RunSpec, Runtime
+from labkit.train.step import Step
+from labkit.train.watch import Watch
+
+ShouldStop = Callable[[], bool]
+
+
+def train(run: Run, spec: RunSpec, runtime: Runtime, store: Store, should_stop: ShouldStop) -> str:
+    """Train a run to its end, or until `should_stop` says so between two steps: done, diverged or paused.
+
+    Goes on from the run's last checkpoint, in exact mode to the same bits.
+    Raises Mistake for a runtime that does not fit the spec or the machine.
+    """
+    runtime.rows(spec.batch_size)
+    with settings(runtime) as device:
+        return Session(run, spec, runtime, store, device).train(should_stop)
+
+
+class Diverged(Exception):
+    """Training has left what can be called training, at a step."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
+
+
+class Session:
+    """One stretch of a run, in one process. `done` counts the steps made, or still under way on the device."""
+
+    def __init__(self, run: Run, spec: RunSpec, runtime: Runtime, store: Store, device: torch.device) -> None:
+        self.run, self.spec, self.runtime, self.store, self.device = run, spec, runtime, store, device
+        vocab_size, rows = store.size, runtime.rows(spec.batch_size)
+        self.done, self.steps = 0, spec.steps(vocab_size)
+        rates = [spec.optimizer.lr * spec.schedule.factor(step, self.steps) for step in range(self.steps)]
+        self.model = build(spec, vocab_size, device)
+        self.model.checkpointing = runtime.activation_checkpointing
+        self.weights = Weights(self.model, spec.precision)
+        self.optimizer = spec.optimizer.build(self.weights.decayed(), self.weights.kept())
+        self.step = Step(
+            self.model,
+            self.weights,
+            self.optimizer,
+            rates=rates,
+            clip=spec.clip,
+            rows=rows,
+            dropout_seed=spec.seed.dropout,
+        )
+        self.batches = Batches(store.train, spec.model.context, spec.batch_size, spec.seed.data)
+        self.evaluator = Evaluator(self.model, spec, store, rows, device)
+        self.checkpoints = Checkpoints(run.checkpoints, {"spec": spec.fingerprint, "data": store.hash})
+        self.cadence = Cadence(runtime.checkpoint_seconds)
+        self.watch = Watch(length(spec.schedule.warmup, self.steps))
+        flops = costs(spec.model, vocab_size).flops_per_token
+        self.speed = Speed(spec.tokens_per_step, flops, peak_flops(device, spec.precision))
+        self.clock = Clock()
+        self.curves = Curves(run.append, self.steps, rates, self.clock, self.speed)
+
+    def train(self, should_stop: ShouldStop) -> str:
+        """Begin or go on; gives the status, which is on record by then."""
+        self.begin()
+        try:
+            return self.end() if self.advance(should_stop) else self.pause()
+        except Diverged as diverged:
+            return self.diverge(diverged.step)
+
+    def begin(self) -> None:
+        """Put the last checkpoint into the live tensors, where there is one, and say on record what runs where."""
+        if found := self.checkpoints.latest():
+            unpack(found.tensors(self.device), self.weights, self.optimizer)
+            self.done = found.facts["step"]
+            self.clock.restore(found.facts["clock"])
+            self.watch.restore(found.facts["watch"])
+            self.curves.restore(found.facts["curves"])
+        facts = at_the_start(self.run.record(), self.spec, self.runtime, self.store, self.device)
+        self.run.update(**facts, step=self.done, steps=self.steps, tokens=self.steps * self.spec.tokens_per_step)
+        print(f"{facts['device']}, {facts['mode']}: from step {self.done} of {self.steps}", *facts["notes"], sep="\n")
+
+    def advance(self, should_stop: ShouldStop) -> bool:
+        """Step until the end (True), or until told to stop (False). Raises Diverged."""
+        points = frozenset(self.spec.evaluation.steps(self.steps))
+        while self.done < self.steps:
+            if should_stop():
+                return False
+            self.step(self.done, torch.from_numpy(self.batches.train(self.done)))
+            self.done += 1
+            self.read()
+            if self.done in points:
+                self.evaluate()
+            if self.cadence.due:
+                self.save()
+        return True
+
+    def read(self, lag: int | None = None) -> None:
+        """Take the readings that have arrived to the curves, up to the step that diverged."""
+        for reading in self.step.readings(lag):
+            if self.watch.sees_divergence(reading):
+                raise Diverged(reading.step)
+            self.clock.tick()
+            self.curves.take(reading, self.surroundings)
+
+    def surroundings(self, step: int) -> dict[str, float]:
+        return {"perf/memory_gib": memory_gib(self.device), "data/epoch": self.batches.epoch(step)}
+
+    def evaluate(self) -> None:
+        self.read(lag=0)
+        with self.clock.stopped():
+            self.run.append(self.done, self.evaluator.on_the_way())
+            self.run.update(step=self.done, seconds=self.clock.seconds)
+
+    def save(self) -> None:
+        """Write a checkpoint of all that the next step depends on."""
+        self.read(lag=0)
+        with self.clock.stopped():
+            start = time.monotonic()
+            facts = {"clock": self.clock.state(), "watch": self.watch.state(), "curves": self.curves.state()}
+            self.checkpoints.save(self.done, packed(self.weights, self.optimizer), facts)
+            self.cadence.wrote(time.monotonic() - start)
+            self.run.update(step=self.done, seconds=self.clock.seconds)
+
+    def pause(self) -> str:
+        self.save()
+        return self.leave("paused")
+
+    def diverge(self, step: int) -> str:
+        self.done = step
+        final = {"train/loss": self.watch.mean} if self.watch.recent else {}
+        status = self.leave("diverged", final=final | self.pace(), diverged_at=step)
+        self.checkpoints.clear()
+        return status
+
+    def end(self) -> str:
+        """Measure the whole validation split and keep the weights."""
+        self.read(lag=0)
+        with self.clock.stopped():
+            values, by_position = self.evaluator.at_the_end()
+            self.checkpoints.finish(self.model, {"step": self.done, "precision": self.spec.precision})
+            final = values | {"train/loss": self.watch.mean} | self.pace()
+            status = self.leave("done", final=final, by_position=by_position)
+            self.checkpoints.clear()
+        return status
+
+    def pace(self) -> dict[str, float]:
+        speed = self.speed.metrics(self.clock.steps_per_second())
+        return speed | {"perf/memory_gib": memory_gib(self.device)}
+
+    def leave(self, status: str, **facts: object) -> str:
+        """Put the end of this session on record."""
+        epochs, seconds = self.batches.epoch(self.done), self.clock.seconds
+        self.run.update(status=status, step=self.done, seconds=seconds, epochs=epochs, ended=time.time(), **facts)
+        return status
+
+
+def build(spec: RunSpec, vocab_size: int, device: torch.device) -> Transformer:
+    """The model of a run spec with its initial values, in fp32."""
+    with device:
+        model = Transformer(spec.model, vocab_size)
+    model.initialize(spec.seed.init)
+    return model

@@ -1,0 +1,149 @@
+"""The run spec says what is computed, and is hashed; the runtime says how it is executed, and is not."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from labkit.data import DataSpec, Tokenizer
+from labkit.model import ModelSpec, costs
+from labkit.optim.optimizer import Optimizer
+from labkit.optim.schedule import Schedule
+from labkit.optim.weights import Precision
+from labkit.spec import Choice, Count, Mistake, Number, Spec
+
+Natural = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[Number, Field(gt=0)]
+
+
+def known_device(name: str) -> str:
+    """The name of a device. Raises ValueError for what can be none."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise ValueError(f"unknown device {name!r}; write auto, cpu, cuda or cuda:0")
+    return name
+
+
+class Seed(Spec):
+    """What the randomness of a run is keyed by; a plain number sets all three."""
+
+    data: Natural = 0
+    """The order of the training windows."""
+    init: Natural = 0
+    """The initial values."""
+    dropout: Natural = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_number(cls, value: Any) -> Any:
+        return dict.fromkeys(cls.model_fields, value) if isinstance(value, int) else value
+
+
+class Budget(Choice):
+    """How much a run may spend. Runs are whole steps: as many as the budget holds, and at least one."""
+
+    def whole_steps(self, tokens_per_step: int, flops_per_token: float) -> int:
+        """How many optimizer steps the budget holds."""
+        raise NotImplementedError
+
+
+class Tokens(Budget):
+    """⌊tokens / tokens per step⌋ steps."""
+
+    kind: Literal["tokens"] = "tokens"
+    tokens: Count
+
+    def whole_steps(self, tokens_per_step: int, flops_per_token: float) -> int:
+        return max(1, self.tokens // tokens_per_step)
+
+
+class Steps(Budget):
+    """A number of steps."""
+
+    kind: Literal["steps"] = "steps"
+    steps: Count
+
+    def whole_steps(self, tokens_per_step: int, flops_per_token: float) -> int:
+        return self.steps
+
+
+class Flops(Budget):
+    """⌊FLOPs / (tokens per step · FLOPs per token)⌋ steps; forward and backward of products and attention."""
+
+    kind: Literal["flops"] = "flops"
+    flops: Positive
+
+    def whole_steps(self, tokens_per_step: int, flops_per_token: float) -> int:
+        return max(1, int(self.flops / (tokens_per_step * flops_per_token)))
+
+
+class Evaluation(Spec):
+    """What is measured on the validation split: fixed windows on the way, all of it at the end."""
+
+    points: Count = 20
+    """Evaluations on the way, evenly spaced, the last at the last step."""
+    windows: Count = 64
+    """How many windows of the training length each of them reads."""
+    beyond: tuple[Annotated[int, Field(ge=2)], ...] = (2, 4)
+    """Multiples of the training length whose loss is measured at the end, where the position encoding can."""
+
+    def steps(self, steps: int) -> tuple[int, ...]:
+        """After how many steps to evaluate, ascending."""
+        points = min(self.points, steps)
+        return tuple(steps * point // points for point in range(1, points + 1))
+
+
+class RunSpec(Spec):
+    """All that decides what one run computes."""
+
+    model: ModelSpec
+    data: DataSpec
+    tokenizer: Tokenizer
+    optimizer: Optimizer
+    schedule: Schedule
+    budget: Budget
+    batch_size: Count
+    """Sequences of the model's context in one step, over all micro-batches."""
+    clip: Positive | None = 1.0
+    """The largest global norm of the gradient; none: not clipped."""
+    precision: Precision = "fp32"
+    evaluation: Evaluation = Evaluation()
+    seed: Seed = Seed()
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.batch_size * self.model.context
+
+    def steps(self, vocab_size: int) -> int:
+        """How many steps the run takes. Raises Mistake if the schedule does not fit into them."""
+        steps = self.budget.whole_steps(self.tokens_per_step, costs(self.model, vocab_size).flops_per_token)
+        self.schedule.check(steps)
+        return steps
+
+    def tokens(self, vocab_size: int) -> int:
+        """How many tokens the run trains on."""
+        return self.steps(vocab_size) * self.tokens_per_step
+
+
+class Runtime(Spec):
+    """How runs are executed. Micro-batches and threads change the last digits, never what is computed."""
+
+    device: Annotated[str, AfterValidator(known_device)] = "auto"
+    """auto (CUDA where there is one), cpu, cuda, or cuda:1."""
+    mode: Literal["exact", "fast"] = "exact"
+    """exact: the same spec on the same machine gives the same bits; fast: attention may not."""
+    micro_batch: Count | None = None
+    """Sequences that go through the model at once; none: the whole batch."""
+    activation_checkpointing: bool = False
+    """Compute each layer's activations again in the backward pass: the same numbers, less memory."""
+    checkpoint_seconds: Annotated[Number, Field(ge=0)] = 30.0
+    """Time between checkpoints; more where writing one takes over a twentieth of it."""
+    threads: Count = 1
+    """Of the CPU, for one worker."""
+
+    def rows(self, batch_size: int) -> int:
+        """Sequences in a micro-batch. Raises Mistake if they do not divide the batch."""
+        rows = self.micro_batch or batch_size
+        if batch_size % rows:
+            fitting = max(size for size in range(1, rows + 1) if batch_size % size == 0)
+            raise Mistake(f"runtime.micro_batch: {rows} does not divide batch_size {batch_size}; write {fitting}")
+        return rows

@@ -1,0 +1,96 @@
+"""A tiny run on a tiny text, and a way to train it."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.data import Batches, Store, prepare
+from labkit.tracking.record import Run
+from labkit.train.loop import train
+from labkit.train.run import RunSpec, Runtime
+
+TINY: dict[str, Any] = {
+    "model": {
+        "d_model": 16,
+        "n_layers": 2,
+        "context": 16,
+        "norm": "rms",
+        "residual": "pre",
+        "attention": {"kind": "mha", "n_heads": 2},
+        "feedforward": "swiglu",
+        "position": "rope",
+        "head": "tied",
+        "init": "normal",
+    },
+    "data": {"corpus": {"kind": "text", "path": "text.txt"}, "validation": 0.1},
+    "tokenizer": "byte",
+    "optimizer": {"kind": "adamw", "lr": 0.01},
+    "schedule": {"kind": "cosine", "warmup": 2},
+    "budget": {"kind": "steps", "steps": 12},
+    "batch_size": 4,
+    "evaluation": {"points": 3, "windows": 6},
+}
+
+
+@dataclass
+class Lab:
+    """Trains runs in folders of their own."""
+
+    folder: Path
+    store: Store
+    spec: RunSpec = field(default_factory=lambda: RunSpec.from_json(TINY))
+    count: int = 0
+
+    @property
+    def batches(self) -> Batches:
+        return Batches(self.store.train, self.spec.model.context, self.spec.batch_size, seed=0)
+
+    def plan(self, spec: RunSpec) -> Run:
+        self.count += 1
+        run = Run(self.folder / str(self.count))
+        run.create(spec.as_json(), {"base": str(self.folder), "sources": {}})
+        return run
+
+    def train(
+        self,
+        spec: RunSpec | None = None,
+        run: Run | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        **runtime: Any,
+    ) -> Run:
+        spec = spec or self.spec
+        run = run or self.plan(spec)
+        train(run, spec, Runtime(device="cpu", **runtime), self.store, should_stop)
+        return run
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    folder = tmp_path_factory.mktemp("corpus")
+    words = ["the", "cat", "sat", "on", "a", "mat", "while", "rain", "fell", "and", "dog", "ran", "home"]
+    chooser = random.Random(0)
+    text = "\n".join(" ".join(chooser.choices(words, k=9)) + "." for _ in range(400))
+    (folder / "text.txt").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_CACHE", str(folder / "cache"))
+        spec = RunSpec.from_json(TINY)
+        yield prepare(spec.data, spec.tokenizer, folder)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, store: Store) -> Lab:
+    return Lab(tmp_path, store)
+
+
+@pytest.fixture
+def curves() -> Callable[[Run], dict[str, list[tuple[int, float]]]]:
+    """What a run's curves must repeat to the last digit: all of them but speed and memory."""
+
+    def exact(run: Run) -> dict[str, list[tuple[int, float]]]:
+        return {key: points for key, points in run.metrics().items() if not key.startswith("perf/")}
+
+    return exact

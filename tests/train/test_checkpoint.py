@@ -1,0 +1,118 @@
+"""Checkpoints: what they hold, and that no half of one is ever used."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from labkit.components.parameters import logical
+from labkit.optim.weights import Weights
+from labkit.train.checkpoint import Cadence, Checkpoints, packed, unpack
+from labkit.train.loop import build
+
+IDENTITY = {"spec": "aa", "data": "bb"}
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(tmp_path / "checkpoints", IDENTITY)
+
+
+def saved(checkpoints: Checkpoints, *steps: int) -> None:
+    for step in steps:
+        checkpoints.save(step, {"x": torch.full((3,), float(step))}, {"seconds": step / 3})
+
+
+def test_the_latest_checkpoint_comes_back_as_it_was_saved(checkpoints: Checkpoints) -> None:
+    saved(checkpoints, 5, 7)
+    found = checkpoints.latest()
+    assert found is not None
+    assert (found.facts["step"], found.facts["seconds"]) == (7, 7 / 3)
+    assert torch.equal(found.tensors(CPU)["x"], torch.full((3,), 7.0))
+
+
+def test_only_the_latest_is_kept(checkpoints: Checkpoints) -> None:
+    saved(checkpoints, 99, 100, 1000)
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000001000"]
+
+
+def test_a_run_without_checkpoints_has_none(checkpoints: Checkpoints) -> None:
+    assert checkpoints.latest() is None
+
+
+def test_a_checkpoint_of_another_spec_or_other_data_is_not_read(checkpoints: Checkpoints) -> None:
+    saved(checkpoints, 3)
+    assert Checkpoints(checkpoints.folder, {**IDENTITY, "data": "cc"}).latest() is None
+
+
+def test_a_torn_checkpoint_is_passed_over(checkpoints: Checkpoints) -> None:
+    saved(checkpoints, 3)
+    whole = checkpoints.folder / "step-000000003"
+    torn = checkpoints.folder / "step-000000009"
+    torn.mkdir()
+    data = (whole / "state.safetensors").read_bytes()
+    (torn / "state.safetensors").write_bytes(data[:-1])
+    facts = json.loads((whole / "state.json").read_text()) | {"step": 9}
+    (torn / "state.json").write_text(json.dumps(facts))
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.facts["step"] == 3
+
+
+def test_what_a_killed_writer_left_is_ignored_and_removed(checkpoints: Checkpoints) -> None:
+    (checkpoints.folder / ".fresh-1").mkdir(parents=True)
+    assert checkpoints.latest() is None
+    saved(checkpoints, 1)
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000000001"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp64"])
+def test_masters_and_optimizer_state_return_to_the_bit(lab, precision: str) -> None:
+    spec = lab.spec.patched({"precision": precision})
+
+    def fresh(seed: int) -> tuple[Weights, torch.optim.Optimizer]:
+        weights = Weights(build(spec.patched({"seed": seed}), 257, CPU), spec.precision)
+        return weights, spec.optimizer.build(weights.decayed(), weights.kept())
+
+    weights, optimizer = fresh(0)
+    for _ in range(2):
+        weights.gradient.normal_()
+        optimizer.step()
+    before = {name: value.clone() for name, value in packed(weights, optimizer).items()}
+    others, other = fresh(1)
+    unpack(before, others, other)
+    after = packed(others, other)
+    assert set(before) == set(after)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert {name.split("/")[1] for name in before if name.startswith("optimizer/")} == {"step", "exp_avg", "exp_avg_sq"}
+    for copy, master in others.copies:
+        assert torch.equal(copy, master.to(copy.dtype))
+
+
+def test_final_weights_carry_logical_names(lab, checkpoints: Checkpoints) -> None:
+    model = build(lab.spec, 257, CPU)
+    checkpoints.finish(model, {"step": 12})
+    kept = load_file(checkpoints.folder / "final.safetensors")
+    assert set(kept) == set(logical(model))
+    assert all(torch.equal(kept[name], view) for name, view in logical(model).items())
+    assert "layers.0.attention.query.weight" in kept
+    about = json.loads((checkpoints.folder / "final.json").read_text())
+    assert about == {"version": 1, "identity": IDENTITY, "step": 12}
+
+
+def test_checkpoints_take_at_most_a_twentieth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("labkit.train.checkpoint.time.monotonic", lambda: now)
+    cadence = Cadence(30.0)
+    now = 29.9
+    assert not cadence.due
+    now = 30.0
+    assert cadence.due
+    cadence.wrote(took=3.0)
+    now = 89.9
+    assert not cadence.due
+    now = 90.0
+    assert cadence.due

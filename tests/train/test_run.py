@@ -1,0 +1,76 @@
+"""Run specs, budgets and runtimes."""
+
+import pytest
+
+from labkit.model import costs
+from labkit.spec import Mistake, ValidationError, explain
+from labkit.train.run import Budget, Evaluation, Flops, RunSpec, Runtime, Seed, Steps, Tokens
+
+
+def test_a_number_seeds_everything(lab) -> None:
+    seeded = lab.spec.patched({"seed": 3})
+    assert seeded.seed == Seed(data=3, init=3, dropout=3)
+    assert seeded.patched({"seed.init": 4}).seed == Seed(data=3, init=4, dropout=3)
+
+
+def test_a_run_spec_survives_json_with_its_fingerprint(lab) -> None:
+    again = RunSpec.from_json(lab.spec.as_json())
+    assert (again, again.fingerprint) == (lab.spec, lab.spec.fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("budget", "steps"),
+    [
+        (Tokens(tokens=1000), 10),
+        (Tokens(tokens=1099), 10),
+        (Tokens(tokens=3), 1),
+        (Steps(steps=7), 7),
+        (Flops(flops=1e6), 5),
+        (Flops(flops=1.1999e6), 5),
+        (Flops(flops=1.0), 1),
+    ],
+)
+def test_a_budget_is_whole_steps_and_never_overspent_beyond_the_first(budget: Budget, steps: int) -> None:
+    assert budget.whole_steps(tokens_per_step=100, flops_per_token=2000.0) == steps
+
+
+def test_a_budget_of_flops_counts_the_models_own(lab) -> None:
+    per_step = costs(lab.spec.model, 257).flops_per_token * 4 * 16
+    spec = lab.spec.patched({"budget": {"kind": "flops", "flops": 30.5 * per_step}})
+    assert spec.steps(257) == 30
+    assert spec.tokens(257) == 30 * 4 * 16
+
+
+def test_a_budget_is_changed_by_its_path(lab) -> None:
+    assert lab.spec.patched({"budget.steps": 99}).steps(257) == 99
+
+
+def test_evaluations_are_evenly_spaced_and_the_last_is_at_the_last_step() -> None:
+    assert Evaluation(points=4).steps(100) == (25, 50, 75, 100)
+    assert Evaluation(points=4).steps(3) == (1, 2, 3)
+    assert Evaluation(points=3).steps(10) == (3, 6, 10)
+
+
+def test_a_micro_batch_that_does_not_divide_the_batch_is_refused_with_both_numbers() -> None:
+    assert Runtime().rows(12) == 12
+    assert Runtime(micro_batch=4).rows(12) == 4
+    with pytest.raises(Mistake, match="micro_batch: 5 does not divide batch_size 12; write 4"):
+        Runtime(micro_batch=5).rows(12)
+
+
+def test_a_warmup_longer_than_the_run_is_refused(lab) -> None:
+    with pytest.raises(Mistake, match="30 steps of warm-up do not fit into 12 steps"):
+        lab.spec.patched({"schedule.warmup": 30}).steps(257)
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "CPU"])
+def test_a_device_that_can_be_none_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Runtime(device=name)
+    assert f"device: unknown device '{name}'; write auto, cpu" in explain(caught.value, Runtime)
+
+
+@pytest.mark.parametrize("changes", [{"clip": 0.0}, {"batch_size": 0}, {"precision": "fp16"}, {"seed": -1}])
+def test_values_that_cannot_work_are_refused(lab, changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        lab.spec.patched(changes)
