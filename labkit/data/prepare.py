@@ -1,0 +1,83 @@
+"""From a corpus and a tokenizer to a store: made once, under a lock, and found again by what it is made of."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from labkit.data.cache import appearing, cache_root, locked, writable
+from labkit.data.corpus import Corpus, Source
+from labkit.data.gather import gather
+from labkit.data.shards import dtype_for
+from labkit.data.stdlib import Stdlib
+from labkit.data.store import VERSION, Store, name_of
+from labkit.data.tokenizer import Tokenizer
+from labkit.data.tokenizing import tokenize, training_texts
+from labkit.spec import Mistake, Number, Spec
+from labkit.tracking.progress import Progress
+from labkit.tracking.record import write_bytes, write_json
+
+
+class DataSpec(Spec):
+    """The text that a model is trained and judged on."""
+
+    corpus: Corpus = Stdlib()
+    """Where the documents come from."""
+    validation: Annotated[Number, Field(gt=0, lt=1)] = 0.05
+    """The fraction of the bytes, in whole documents, that is kept from training."""
+
+
+def prepare(data: DataSpec, tokenizer: Tokenizer, base: Path, progress: Progress = Progress()) -> Store:  # noqa: B008
+    """The store of a corpus and a tokenizer: the one that is there, or made now. Raises Mistake.
+
+    Relative paths in the specs start at the folder `base`. Two processes that want one store make it once; a killed one
+    leaves nothing that is taken for a store. Equal contents have an equal `Store.hash`, whatever they are called.
+    """
+    source = data.corpus.resolve(base, progress)
+    path = cache_root() / "stores" / _address(data, tokenizer, source, base)
+    with writable():
+        if not path.exists():
+            with locked(path.with_suffix(".lock"), progress):
+                if not path.exists():
+                    with appearing(path) as fresh:
+                        _make(fresh, data, tokenizer, source, base, progress)
+    return Store(path)
+
+
+def _address(data: DataSpec, tokenizer: Tokenizer, source: Source, base: Path) -> str:
+    parts = [VERSION, data.fingerprint, source.contents, tokenizer.fingerprint, tokenizer.contents(base)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _make(folder: Path, data: DataSpec, tokenizer: Tokenizer, source: Source, base: Path, progress: Progress) -> None:
+    """Fill a folder with a store."""
+    gathered = gather(source.documents(), folder / "text", progress)
+    if data.corpus.resolve(base, progress).contents != source.contents:
+        raise Mistake("data.corpus: the corpus changed while it was read. Run again when it stays as it is.")
+    unique = gathered.unique()
+    documents = unique.cut()
+    validation = documents.validation(data.validation)
+    sides = {"train": documents.where(~validation), "validation": documents.where(validation)}
+    encoder = tokenizer.encoder(base, training_texts(sides["train"], progress))
+    splits = {name: tokenize(side, encoder, folder, name, progress) for name, side in sides.items()}
+    (folder / "text").unlink()
+    write_json(folder / "vocabulary.json", [token.hex() for token in encoder.vocabulary])
+    if encoder.description:
+        write_bytes(folder / "tokenizer.json", encoder.description)
+    write_json(
+        folder / "store.json",
+        {
+            "version": VERSION,
+            "hash": name_of([splits["train"], splits["validation"]], encoder.vocabulary),
+            "corpus": data.corpus.label,
+            "corpus_version": source.version,
+            "tokenizer": tokenizer.label,
+            "size": len(encoder.vocabulary),
+            "end": encoder.end,
+            "dtype": dtype_for(len(encoder.vocabulary)).str,
+            "duplicates": len(gathered) - len(unique),
+            **splits,
+        },
+    )

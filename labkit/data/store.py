@@ -1,0 +1,87 @@
+"""A token store: a corpus cut by a tokenizer, split in two, in one folder that never changes.
+
+store.json       what it holds, with a hash for each file
+vocabulary.json  the bytes of each token, in hexadecimal
+tokenizer.json   the tokenizer, where it was trained or loaded
+train-00000.bin  validation-00000.bin  …
+"""
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from labkit.data.shards import Split
+from labkit.spec import Mistake
+from labkit.tracking.record import read_json
+
+VERSION = 1
+
+
+class Store:
+    """An open token store. Cheap to open: the tokens are mapped, and only sizes are checked."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a folder that `prepare` made. Raises Mistake for one that is missing or damaged."""
+        self.path = path
+        self._about = read_json(path / "store.json")
+        if self._about.get("version") != VERSION:
+            raise Mistake(f"{path} is no data store of this labkit. Remove it and run the experiment: it is made anew.")
+        self.hash: str = self._about["hash"]
+        dtype = np.dtype(self._about["dtype"])
+        self.train = Split.opened(path, "train", self._about["train"], dtype)
+        self.val = Split.opened(path, "validation", self._about["validation"], dtype)
+        self.end: int = self._about["end"]
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    @property
+    def size(self) -> int:
+        """The number of token ids."""
+        return int(self._about["size"])
+
+    def facts(self) -> dict[str, Any]:
+        """What a run's record says of its data."""
+        return {
+            "store": str(self.path),
+            "hash": self.hash,
+            **{name: self._about[name] for name in ("corpus", "corpus_version", "tokenizer")},
+            "train_tokens": self.train.n_tokens,
+            "val_tokens": self.val.n_tokens,
+            "train_bytes": self.train.n_bytes,
+            "val_bytes": self.val.n_bytes,
+            "train_documents": self.train.n_documents,
+            "val_documents": self.val.n_documents,
+            "duplicates": self._about["duplicates"],
+        }
+
+    @cached_property
+    def vocabulary(self) -> list[bytes]:
+        """The UTF-8 bytes that each token stands for."""
+        return [bytes.fromhex(token) for token in json.loads((self.path / "vocabulary.json").read_bytes())]
+
+    @cached_property
+    def token_bytes(self) -> NDArray[np.int64]:
+        """(size,): how many UTF-8 bytes each token stands for; 0 for the end token."""
+        return lengths_of(self.vocabulary)
+
+    def decode(self, ids: ArrayLike) -> str:
+        """The text of tokens; what is no whole character is shown as �."""
+        return b"".join(self.vocabulary[index] for index in np.ravel(ids).tolist()).decode(errors="replace")
+
+
+def lengths_of(vocabulary: list[bytes]) -> NDArray[np.int64]:
+    """The number of bytes of each token."""
+    return np.fromiter(map(len, vocabulary), np.int64, len(vocabulary))
+
+
+def name_of(splits: list[dict[str, Any]], vocabulary: list[bytes]) -> str:
+    """Names what a model sees of a store: the tokens of both splits, and what they stand for."""
+    tokens = [[split["bytes"], [(shard["tokens"], shard["sha256"]) for shard in split["shards"]]] for split in splits]
+    payload = json.dumps([VERSION, tokens, [token.hex() for token in vocabulary]])
+    return hashlib.sha256(payload.encode()).hexdigest()[:32]
