@@ -78,7 +78,7 @@ def _plot(panel: Panel, arms: Sequence[Arm]) -> list[Plot]:
 def _inline(svg: str, title: str) -> str:
     """The drawing as an element of the page: no prologue, no size of its own, no ids that other drawings have too."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     opening = rf'<svg viewBox="\1" role="img" aria-label="{title}">'
     return themed(re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening, svg, count=1))

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
-PITCH, NAME, LINE, SEEDS = 0.56, 0.14, 0.32, 0.45
-"""Inches from one arm to the next; from its top to its name, its interval and its seeds."""
+PITCH, WIDEST = 0.56, 0.85
+"""Inches from one arm to the next, at least and at most."""
+
+NAME, LINE, SEEDS = 0.14, 0.32, 0.45
+"""Inches from an arm's top to its name, its interval and its seeds."""
 
 TOP, BOTTOM = 0.1, 0.45
 """Inches above and below the axes."""
@@ -40,16 +43,19 @@ def forest(arms: Sequence[Arm], metric: str) -> list[Plot]:
         "Seed by seed",
         "Each run's final value. Where the lines run in parallel, pairing removes noise that the seeds share.",
         _by_seed,
+        height=intervals.height,
     )
     return drawn([intervals, by_seed], arms)
 
 
 def _forest(axes: "Axes", arms: Sequence[Arm], metric: str) -> bool:
     rows = [(index, arm) for index, arm in enumerate(arms) if arm.difference.n]
+    height = _height(len(rows))
+    pitch = min(WIDEST, height / max(1, len(rows)))
     for place, (index, arm) in enumerate(rows):
-        _row(axes, PITCH * place, arm, arms[0], stroke(index).light)
+        _row(axes, (height - pitch * len(rows)) / 2 + pitch * place, arm, arms[0], stroke(index).light)
     axes.axvline(0, color=INK, linewidth=1, zorder=1)
-    axes.set_ylim(_height(len(rows)), 0)
+    axes.set_ylim(height, 0)
     axes.set_yticks([])
     axes.grid(visible=True, axis="x", color=GRID, linewidth=0.7)
     low, high = axes.get_xlim()

@@ -98,10 +98,11 @@ def _beyond(axes: "Axes", arms: Sequence[Arm]) -> bool:
 
 def _lines(axes: "Axes", found: Sequence[Curve], marker: str = "", first: int = 0) -> bool:
     """The curves with their bands, the baseline above the others; whether there is any."""
+    shade = min(0.16, 0.8 / max(1, len(found)))
     for index, curve in enumerate(found, start=first):
         if curve.x.size:
             look, order = stroke(index), 4 if index == 0 else 3
-            axes.fill_between(curve.x, curve.low, curve.high, color=look.light, alpha=0.16, linewidth=0, zorder=2)
+            axes.fill_between(curve.x, curve.low, curve.high, color=look.light, alpha=shade, linewidth=0, zorder=2)
             line = axes.plot(curve.x, curve.mean, color=look.light, linewidth=1.5, zorder=order)[0]
             line.set(marker=marker, markersize=2.6)
             line.set_dashes(look.dashes or (None, None))

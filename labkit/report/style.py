@@ -27,13 +27,13 @@ h2 {{ margin: 40px 0 12px; font-size: 18px; font-weight: 650; letter-spacing: -.
   color: var(--muted); font-size: 13.5px; }}
 .scroll {{ overflow-x: auto; padding: 6px 8px; }}
 table {{ width: 100%; border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: 7px 12px; text-align: left; vertical-align: baseline; border-bottom: 1px solid var(--grid);
+th, td {{ padding: 7px 12px; text-align: left; vertical-align: baseline;
   white-space: nowrap; }}
-tbody tr:last-child td {{ border-bottom: 0; }}
+td {{ border-top: 1px solid var(--grid); }}
 th {{ color: var(--muted); font-size: 12.5px; font-weight: 550; }}
 .right {{ text-align: right; }}
 td.wide {{ padding-left: 38px; text-indent: -26px; }}
-td.wide {{ min-width: 11em; max-width: 24em; white-space: normal; overflow-wrap: anywhere; }}
+td.wide {{ min-width: 12em; max-width: 24em; white-space: normal; overflow-wrap: break-word; }}
 td.changes {{ min-width: 17em; white-space: normal; overflow-wrap: anywhere; }}
 .clear {{ font-weight: 650; }}
 .faint {{ color: var(--muted); }}
@@ -43,10 +43,11 @@ pre {{ margin: 0; overflow-x: auto; }}
 .legend {{ display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 0 0 12px; font-size: 13.5px;
   overflow-wrap: anywhere; }}
 .card + .columns, .card + .figures {{ margin-top: 14px; }}
-.figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 14px; }}
+.figures {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 440px), 1fr)); gap: 14px; }}
 figure {{ margin: 0; break-inside: avoid; }}
 figure h3 {{ margin: 0 0 8px; font-size: 14.5px; font-weight: 600; }}
 figure svg {{ display: block; width: 100%; height: auto; overflow: visible; }}
+figure svg * {{ stroke-linejoin: round; stroke-linecap: butt; }}
 figure svg text {{ font-family: inherit !important; font-variant-numeric: tabular-nums; }}
 figcaption {{ margin-top: 8px; color: var(--muted); font-size: 12.5px; line-height: 1.45; }}
 .notes {{ display: grid; grid-template-columns: max-content 1fr; gap: 8px 16px; margin: 0; align-items: baseline; }}
@@ -63,16 +64,30 @@ figcaption {{ margin-top: 8px; color: var(--muted); font-size: 12.5px; line-heig
 .columns h2 {{ margin: 0 0 10px; font-size: 14.5px; }}
 footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.5px; }}
 @media (max-width: 640px) {{
-  main {{ padding: 24px 14px 40px; }} h1 {{ font-size: 24px; }} .card {{ padding: 14px;
-    }} .answer p {{ font-size: 17px; }}
-  .scroll {{ padding: 4px 0; }} .notes {{ grid-template-columns: 1fr; gap: 0; }} .notes dd {{ margin-bottom: 10px; }}
+  main {{ padding: 24px 14px 40px; }}
+  h1 {{ font-size: 24px; }}
+  .card {{ padding: 14px; }}
+  .answer p {{ font-size: 17px; }}
+  .scroll {{ padding: 4px 0; }}
+  .notes {{ grid-template-columns: 1fr; gap: 0; }}
+  .notes dd {{ margin-bottom: 10px; }}
 }}
+@page {{ margin: 14mm; }}
 @media print {{
-  :root {{ color-scheme: light; --page: #fff; }} body {{ font-size: 10pt; }} main {{ max-width: none; padding: 0; }}
-  .card {{ border-color: #ccc; }} .scroll {{ overflow: visible; }} th, td {{ padding: 4px 6px; white-space: normal;
-    }} table {{ font-size: 8.5pt; }}
-  .card + .columns, .card + .figures {{ margin-top: 14px; }}
-.figures {{ grid-template-columns: 1fr 1fr; }} h2 {{ break-after: avoid;
-    }} tr, .card.answer {{ break-inside: avoid; }}
+  :root {{ color-scheme: light; --page: #fff; }}
+  body {{ font-size: 10pt; }}
+  main {{ max-width: none; padding: 0; }}
+  h1 {{ font-size: 20pt; }}
+  h2 {{ break-after: avoid; }}
+  .answer p {{ font-size: 13pt; }}
+  .card {{ border-color: #ccc; }}
+  .scroll {{ overflow: visible; }}
+  .figures {{ grid-template-columns: 1fr 1fr; }}
+  .legend {{ break-after: avoid; }}
+  tr, .answer, .notes {{ break-inside: avoid; }}
+  table, code, pre {{ font-size: 7pt; }}
+  th, td {{ padding: 3px 5px; font-size: inherit; }}
+  td.wide {{ min-width: 0; padding-left: 29px; }}
+  td.changes {{ min-width: 0; }}
 }}
 """.strip()

@@ -1,5 +1,6 @@
 """Synthetic experiments: run folders as training leaves them, with losses that the tests choose."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +23,9 @@ class Synthetic:
     arms: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def arm(self, name: str, **fields: Any) -> None:
-        """Declare an arm; the first one is the baseline."""
+        """Declare an arm, the first one being the baseline; or declare it anew."""
         index = len(self.arms)
-        self.arms[name] = {
+        new = {
             "name": name,
             "label": name,
             "baseline": index == 0,
@@ -36,13 +37,20 @@ class Synthetic:
             "tokens": STEPS * TOKENS_PER_STEP,
             "steps": STEPS,
             "varied": {"model.position.theta": index},
-        } | fields
+        }
+        self.arms[name] = self.arms.get(name, new) | fields
         self.edition.describe({**self.description, "arms": list(self.arms.values())})
 
-    def run(self, name: str, seed: int, loss: float = 2.0, status: str = "done", points: int = 10, **fields: Any) -> Run:
+    def at(self, name: str, seed: int) -> Run:
+        """The run's folder."""
+        return self.edition.run(name, seed, hashlib.sha256(f"{name} {seed}".encode()).hexdigest()[:16])
+
+    def run(
+        self, name: str, seed: int, loss: float = 2.0, status: str = "done", points: int = 10, **fields: Any
+    ) -> Run:
         """Record a run whose validation loss falls to `loss`."""
         arm = self.arms[name]
-        run = self.edition.run(name, seed, f"{abs(hash((name, seed))):016x}"[:16])
+        run = self.at(name, seed)
         run.create({"kind": "spec"}, _facts(arm, name, seed, run))
         for point in range(1, points + 1):
             step = point * STEPS // points
@@ -61,7 +69,13 @@ def _facts(arm: Mapping[str, Any], name: str, seed: int, run: Run) -> dict[str, 
         "steps": STEPS,
         "tokens_per_step": TOKENS_PER_STEP,
         "sources": {"experiments/theta.py": "aa"},
-        "data": {"hash": "d0d0", "corpus": "stdlib", "tokenizer": "byte", "train_tokens": 5_000_000, "train_bytes": 5e6},
+        "data": {
+            "hash": "d0d0",
+            "corpus": "stdlib",
+            "tokenizer": "byte",
+            "train_tokens": 5_000_000,
+            "train_bytes": 5e6,
+        },
         "device": "cpu",
         "mode": "exact",
         "precision": "fp32",
@@ -79,6 +93,12 @@ def _final(loss: float) -> dict[str, float]:
     return {"val/loss": loss, "val/bpb": loss / 1.5, "perf/tokens_per_s": 45_200.0, **beyond}
 
 
+@pytest.fixture(autouse=True)
+def without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of small files: none has to survive a power cut."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
 @pytest.fixture
 def synthetic(tmp_path: Path) -> Callable[..., Synthetic]:
     """An empty experiment; keywords replace fields of its description."""
@@ -89,6 +109,7 @@ def synthetic(tmp_path: Path) -> Callable[..., Synthetic]:
             "edition": "main",
             "title": "theta",
             "file": "experiments/theta.py",
+            "command": "labkit run experiments/theta.py",
             "question": "Does theta matter?",
             "hypothesis": "No.",
             "metric": "val/loss",

@@ -1,0 +1,77 @@
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from labkit.report.comparison import compare
+from labkit.report.forest import forest
+from labkit.report.plots import panels
+from labkit.report.theme import DARK, LIGHT, stroke
+
+
+def drawings(experiment) -> dict[str, str]:
+    arms = compare(experiment.edition).arms
+    return {plot.name: plot.svg for plot in [*forest(arms, "val/loss"), *panels(arms)]}
+
+
+def test_every_plot_that_the_records_allow_is_drawn(pair) -> None:
+    assert list(drawings(pair)) == ["forest", "seeds", "val", "end", "train", "position", "gap", "beyond"]
+
+
+def test_what_has_no_records_is_not_drawn(synthetic) -> None:
+    experiment = synthetic()
+    experiment.arm("baseline")
+    experiment.arm("1e5")
+    assert drawings(experiment) == {}
+
+
+def test_one_seed_of_a_running_experiment_draws_its_curves(synthetic) -> None:
+    experiment = synthetic()
+    for name in ("baseline", "1e5"):
+        experiment.arm(name)
+        experiment.run(name, 0, status="running", by_position={"edges": [], "loss": []}, final={})
+    assert list(drawings(experiment)) == ["val", "end", "train"]
+
+
+def test_drawings_are_well_formed_and_their_words_are_text(pair) -> None:
+    found = drawings(pair)
+    for svg in found.values():
+        tree = ElementTree.fromstring(svg.replace("<svg", '<svg xmlns:xlink="x"', 1))
+        assert tree.findall(".//text")
+    assert "Δ val/loss to the baseline" in found["forest"]
+
+
+def test_colours_are_the_page_s_and_follow_it_into_the_dark(pair) -> None:
+    for svg in drawings(pair).values():
+        assert set(re.findall(r"var\(--([\w-]+)\)", svg)) <= set(LIGHT) == set(DARK)
+        assert not re.findall(r"(?:fill|stroke): (?:#\w+|black)", svg)
+
+
+def test_no_two_drawings_share_an_id(pair) -> None:
+    ids = [name for svg in drawings(pair).values() for name in re.findall(r'id="([^"]+)"', svg)]
+    assert len(ids) == len(set(ids))
+
+
+def test_names_of_any_script_and_sign_are_drawn_without_a_warning(synthetic) -> None:
+    experiment = synthetic(seeds=[0])
+    for name in ("baseline", "位置 <$theta_1$> & \\frac"):
+        experiment.arm(name)
+        experiment.run("baseline" if name == "baseline" else name, 0)
+    assert "位置 &lt;$theta_1$&gt; &amp; \\frac" in drawings(experiment)["forest"]
+
+
+def test_a_diverged_run_ends_in_a_cross_inside_the_frame(pair) -> None:
+    calm = drawings(pair)["val"]
+    run = pair.at("1e5", 1)
+    run.append(50, {"val/loss": 1e6})
+    run.update(status="diverged")
+    wild = drawings(pair)["val"]
+    assert wild != calm
+    ticks = [re.findall(r">([\d.−]+)</text>", svg) for svg in (calm, wild)]
+    assert ticks[0] == ticks[1]
+
+
+@pytest.mark.parametrize("count", [7, 14, 21])
+def test_strokes_tell_that_many_variants_apart(count) -> None:
+    strokes = {stroke(index) for index in range(count + 1)}
+    assert len(strokes) == count + 1

@@ -1,0 +1,51 @@
+import math
+
+import pytest
+
+from labkit.report import formats
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (formats.value(1.23456), "1.2346"),
+        (formats.value(45_213.7), "45213.7"),
+        (formats.signed(0.0123), "+0.0123"),
+        (formats.signed(-0.0123), "-0.0123"),
+        (formats.interval(-0.015, 0.0096), "[-0.0150, +0.0096]"),
+        (formats.count(812), "812"),
+        (formats.count(170_432), "0.17M"),
+        (formats.count(124_439_808), "124.44M"),
+        (formats.count(999_999_999), "1.00B"),
+        (formats.count(1.35e9), "1.35B"),
+        (formats.rate(812.3), "812"),
+        (formats.rate(45_213), "45.2k"),
+        (formats.rate(1.234e6), "1.23M"),
+        (formats.scientific(1.24e15), "1.24e+15"),
+        (formats.percent(1.331), "+33.1 %"),
+        (formats.percent(0.98), "-2.0 %"),
+        (formats.duration(8.41), "8.4 s"),
+        (formats.duration(59.96), "1 min 00 s"),
+        (formats.duration(185), "3 min 05 s"),
+        (formats.duration(8040), "2 h 14 min"),
+        (formats.size(812), "812 B"),
+        (formats.size(6_350_000), "6.3 MB"),
+        (formats.seeds([2]), "seed 2"),
+        (formats.seeds([2, 0, 1]), "seeds 0, 1 and 2"),
+        (formats.listed([]), ""),
+        (formats.plural(1, "run"), "1 run"),
+        (formats.plural(3, "run"), "3 runs"),
+    ],
+)
+def test_numbers_are_written_the_same_everywhere(text: str, expected: str) -> None:
+    assert text == expected
+
+
+@pytest.mark.parametrize(
+    "write",
+    [formats.value, formats.signed, formats.count, formats.rate, formats.scientific, formats.percent, formats.size],
+)
+def test_what_is_not_known_is_a_dash(write) -> None:
+    assert write(math.nan) == formats.NOTHING
+    assert formats.interval(math.nan, math.nan) == formats.NOTHING
+    assert formats.duration(math.nan) == formats.NOTHING

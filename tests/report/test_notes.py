@@ -1,0 +1,116 @@
+from labkit.report.comparison import compare
+
+
+def noted(experiment) -> list[tuple[str, str]]:
+    return [(note.kind, note.text) for note in compare(experiment.edition).notes]
+
+
+def test_nothing_in_doubt_is_nothing_to_note(pair) -> None:
+    assert noted(pair) == []
+
+
+def test_survivors_are_counted(pair) -> None:
+    pair.at("1e5", 1).update(status="diverged", diverged_at=37)
+    assert ("diverged", "1e5: 2 of 3 survived; mean of survivors (diverged: seed 1 at step 37).") in noted(pair)
+
+
+def test_an_arm_without_survivors_has_no_mean(pair) -> None:
+    for seed in range(3):
+        pair.at("1e5", seed).update(status="diverged", diverged_at=37)
+    (note,) = noted(pair)
+    assert note[1].startswith("1e5: none of 3 survived")
+
+
+def test_a_failure_shows_its_last_line(pair) -> None:
+    pair.at("5e5", 0).update(status="failed", error="Traceback\n  File x\nMemoryError: 3 GiB\n")
+    assert ("failed", "5e5 seed 0: MemoryError: 3 GiB") in noted(pair)
+
+
+def test_what_is_missing_is_named_with_how_far_it_came(pair) -> None:
+    pair.at("5e5", 0).update(status="paused", step=40)
+    pair.description["seeds"] = [0, 1, 2, 3]
+    pair.arm("5e5")
+    (kind, text), *_ = noted(pair)
+    waiting = "baseline seed 3, 1e5 seed 3, 5e5 seed 0 (paused, step 40 of 100), 5e5 seed 3"
+    assert (kind, text) == ("missing", f"4 of 12 runs have no result yet: {waiting}.")
+
+
+def test_a_difference_over_fewer_seeds_than_the_mean_is_said(pair) -> None:
+    pair.at("baseline", 1).update(status="diverged", diverged_at=3)
+    texts = [text for _, text in noted(pair)]
+    assert "1e5: the difference rests on the 2 seeds that the baseline ended too; the mean is of all 3." in texts
+
+
+def test_a_metric_that_no_record_has_is_said(pair) -> None:
+    pair.description["metric"] = "val/accuracy"
+    pair.arm("5e5")
+    assert ("missing", "val/accuracy is not in the record of baseline, 1e5, 5e5.") in noted(pair)
+
+
+def test_more_than_four_epochs_are_data_limited(pair) -> None:
+    for run in pair.edition.runs():
+        run.update(epochs=4.0)
+    assert noted(pair) == []
+    for run in pair.edition.runs():
+        run.update(epochs=6.2)
+    assert noted(pair) == [("data-limited", "6.2 epochs over the data, more than 4 (every arm).")]
+
+
+def test_budgets_within_one_per_cent_are_equal(pair) -> None:
+    pair.arm("1e5", params=171_000, tokens=100_900)
+    assert noted(pair) == []
+
+
+def test_unequal_budgets_are_said_with_what_was_matched(pair) -> None:
+    pair.arm("1e5", params=187_000, tokens=95_000)
+    assert noted(pair) == [
+        (
+            "budget",
+            "1e5 has 10.0 % more parameters, 5.0 % fewer training FLOPs and 5.0 % fewer tokens than the baseline "
+            "(matched on: none).",
+        )
+    ]
+
+
+def test_runs_of_unequal_conditions_are_named(pair) -> None:
+    for seed in range(3):
+        pair.at("5e5", seed).update(device="NVIDIA H200", data={"hash": "beef"})
+    pair.at("1e5", 2).update(mode="fast", versions={"torch": "2.12.0"})
+    assert noted(pair) == [
+        ("conditions", "the data differs: d0d0 (6 runs); beef (5e5)."),
+        ("conditions", "the mode differs: exact (8 runs); fast (1e5 seed 2)."),
+        ("conditions", "the device differs: cpu (6 runs); NVIDIA H200 (5e5)."),
+        ("conditions", "the PyTorch version differs: 2.11.0 (8 runs); 2.12.0 (1e5 seed 2)."),
+    ]
+
+
+def test_a_precision_that_an_arm_declares_is_no_surprise(pair) -> None:
+    pair.at("5e5", 0).update(precision="bf16")
+    assert len(noted(pair)) == 1
+    pair.arm("5e5", changes={"precision": ["fp32", "bf16"]})
+    assert [note for note in noted(pair) if note[0] == "conditions"] == []
+
+
+def test_a_source_that_changed_between_runs_is_named(pair) -> None:
+    pair.at("5e5", 0).update(sources={"experiments/theta.py": "bb"})
+    assert noted(pair) == [
+        ("conditions", "the source experiments/theta.py was changed between runs: aa (8 runs); bb (5e5 seed 0).")
+    ]
+
+
+def test_what_runs_noted_themselves_is_passed_on(pair) -> None:
+    for seed in range(3):
+        pair.at("5e5", seed).update(notes=["evaluation.beyond: x4 not measured"])
+    assert noted(pair) == [("conditions", "evaluation.beyond: x4 not measured (5e5).")]
+
+
+def test_left_out_runs_are_said(pair) -> None:
+    pair.arm("5e5", fingerprint="f" * 16)
+    assert noted(pair)[-1][0] == "left out"
+    assert noted(pair)[-1][1].startswith("3 recorded runs of other definitions of 5e5")
+
+
+def test_a_long_list_is_counted(synthetic) -> None:
+    experiment = synthetic(seeds=list(range(12)))
+    experiment.arm("baseline")
+    assert noted(experiment)[0][1].endswith("baseline seed 5, 6 more.")

@@ -1,0 +1,129 @@
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from labkit.report.page import write
+from labkit.spec import Mistake
+from labkit.tracking.record import Edition
+
+VOID = {"meta", "br", "path", "use"}
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is closed before its children are, and collects the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data) -> None:
+        self.text += data
+
+
+def read(edition: Edition) -> str:
+    return write(edition).read_text()
+
+
+def shown(html: str) -> str:
+    parser = Balanced()
+    parser.feed(html)
+    assert parser.open == []
+    return parser.text
+
+
+def test_the_page_and_its_markdown_lie_beside_the_runs(pair) -> None:
+    path = write(pair.edition)
+    assert path == pair.edition.path / "report.html"
+    assert (pair.edition.path / "report.md").read_text().startswith("# theta\n")
+
+
+def test_the_page_shows_every_run_and_what_it_was_made_from(pair) -> None:
+    text = shown(read(pair.edition))
+    for run in pair.edition.runs():
+        assert run.record()["fingerprint"] in text
+    for fact in (
+        "Does theta matter?",
+        "labkit run experiments/theta.py",
+        "stdlib",
+        "d0d0",
+        "2.11.0",
+        "5.00M",
+        "5.0 MB",
+    ):
+        assert fact in text
+    assert "−0.0490" in text
+    assert "model.position.theta 10000 → 1e5" in text
+
+
+def test_the_page_needs_nothing_from_elsewhere(pair) -> None:
+    html = read(pair.edition)
+    assert not re.findall(r"https?:|//|<script|<link|<img|@import|url\((?!#)", html.split("</style>")[1])
+    assert not re.findall(r"@import|url\(", html.split("</style>")[0])
+
+
+def test_what_users_write_is_shown_letter_for_letter(synthetic) -> None:
+    experiment = synthetic(question='<script>alert("1")</script> & so?', hypothesis="a < b", seeds=[0])
+    for name in ("baseline", "x<y> & 'z'"):
+        experiment.arm(name)
+        experiment.run(name, 0)
+    experiment.at("baseline", 0).update(status="failed", error="<boom>")
+    html = read(experiment.edition)
+    assert "<script" not in html
+    for words in ('<script>alert("1")</script> & so?', "a < b", "x<y> & 'z'", "<boom>"):
+        assert words in shown(html)
+
+
+def test_the_same_records_give_the_same_bytes(pair) -> None:
+    first = write(pair.edition).read_bytes()
+    assert write(pair.edition).read_bytes() == first
+
+
+def test_a_half_finished_experiment_has_a_page_that_says_what_became_of_each_run(synthetic) -> None:
+    statuses = ["done", "planned", "running", "paused", "diverged", "pruned", "stopped", "failed"]
+    experiment = synthetic(seeds=list(range(9)))
+    for name in ("baseline", "1e5"):
+        experiment.arm(name)
+        for seed, status in enumerate(statuses):
+            experiment.run(name, seed, status=status, step=40, diverged_at=39, final={})
+    text = shown(read(experiment.edition))
+    assert all(f"{status} at step 40" in text for status in statuses if status not in ("done", "diverged"))
+    assert "diverged at step 39" in text
+    assert "8missing" in text
+
+
+def test_an_experiment_that_has_not_begun_has_a_page(synthetic) -> None:
+    experiment = synthetic(question="", hypothesis="")
+    experiment.arm("baseline")
+    experiment.arm("1e5")
+    assert "Nothing to compare yet" in shown(read(experiment.edition))
+
+
+def test_a_report_loads_neither_torch_nor_pyplot(pair) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+import labkit.report.page as page
+assert "matplotlib" not in sys.modules
+page.write(page.Edition(Path({str(pair.edition.path)!r})))
+print({{"torch", "matplotlib.pyplot", "scipy.stats", "pandas", "rich", "mlflow"}} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_without_an_experiment_nothing_is_written(tmp_path) -> None:
+    with pytest.raises(Mistake):
+        write(Edition(tmp_path / "theta" / "main"))
+    assert list(tmp_path.iterdir()) == []
