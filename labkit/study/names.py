@@ -36,7 +36,7 @@ def exact(value: Any) -> str:
 def safe(text: str) -> str:
     """The text with what a folder, a shell or MLflow minds taken out: ``rms(eps=1e-05)`` is ``rms-eps=1e-05``."""
     plain = text.replace("(", "-").replace(")", "").replace(", ", ",")
-    kept = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", plain).strip("-.") or "-"
+    kept = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", plain).strip("-.") or "x"
     if kept == plain and len(kept) <= LONGEST:
         return kept
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -44,7 +44,7 @@ def safe(text: str) -> str:
 
 
 def is_safe(name: str) -> bool:
-    return name == safe(name) and not name.startswith("-")
+    return name == safe(name)
 
 
 def tails(paths: Iterable[str]) -> dict[str, str]:

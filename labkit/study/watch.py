@@ -68,6 +68,7 @@ class Watch:
         self.first, self.began = self.behind, time.monotonic()
         self.width = max(len(job.name) for job in jobs)
         self.paces: dict[Job, Pace] = {}
+        self._show_all()
 
     def start(self, job: Job) -> None:
         pace = self.paces[job] = Pace(job, time.time())
@@ -94,14 +95,19 @@ class Watch:
         for pace in self.paces.values():
             pace.look()
             self.gauges.set(self._title(pace.job), pace.done, 1.0, pace.note)
-        note = f"{self.over}/{self.count} runs  {clock(self.left)} left"
-        self.gauges.set(f"{'all':<{self.width}}", self._now(), self.total, note)
+        self._show_all()
 
     @property
     def left(self) -> float | None:
-        """Seconds to the end of the experiment; None while unknown."""
+        """Seconds to the end of the experiment; None while unknown. Counted from when the first run moved."""
         gained, passed = self._now() - self.first, time.monotonic() - self.began
         return passed * (self.total - self._now()) / gained if gained > 0 else None
+
+    def _show_all(self) -> None:
+        if self._now() <= self.first:
+            self.began = time.monotonic()
+        note = f"{self.over}/{self.count} runs  {clock(self.left)} left"
+        self.gauges.set(f"{'all':<{self.width}}", self._now(), self.total, note)
 
     def _now(self) -> float:
         return self.behind + sum(pace.done * pace.job.counted.flops for pace in self.paces.values())

@@ -1,0 +1,86 @@
+"""A project of a user's own: a little text, a baseline that trains in a blink, and room for experiment files."""
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+BASELINES = '''
+from labkit import ModelSpec, RunSpec
+
+pico = RunSpec(
+    model=ModelSpec(
+        d_model=16, n_layers=1, context=32, norm="rms", residual="pre", attention={"kind": "mha", "n_heads": 2},
+        feedforward={"kind": "swiglu", "multiple_of": 8}, position={"kind": "rope", "theta": 10_000}, head="tied",
+        init="normal",
+    ),
+    data={"corpus": {"kind": "text", "path": "../text"}, "validation": 0.1},
+    tokenizer="byte",
+    optimizer={"kind": "adamw", "lr": 5e-3, "betas": (0.9, 0.95), "weight_decay": 0.1},
+    schedule={"kind": "cosine", "warmup": 0.1, "final": 0.1},
+    budget={"kind": "steps", "steps": 20},
+    batch_size=4,
+    precision="fp32",
+    evaluation={"points": 2, "windows": 4, "beyond": (2,)},
+)
+wide = pico.patched({"model.d_model": 32})
+'''
+
+EXPERIMENT = '''"""Theta in small.
+
+Question    Does theta matter
+            at 32 tokens?
+Hypothesis  No.
+"""
+
+from experiments.baselines import pico
+from labkit import Experiment, vary
+
+experiment = Experiment(
+    baseline=pico, variants=vary("model.position.theta", [1e3, 5e5]), seeds=2, metric="val/loss", match="params"
+)
+'''
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def _own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a user's files import stays in the test, and so does the data's cache."""
+    before = set(sys.modules)
+    kept = {name: sys.modules.pop(name) for name in before if name.partition(".")[0] == "experiments"}
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("LABKIT_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    yield
+    for name in set(sys.modules) - before | kept.keys():
+        if name.partition(".")[0] == "experiments":
+            del sys.modules[name]
+    sys.modules.update(kept)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project's folder."""
+    (tmp_path / "text").mkdir()
+    (tmp_path / "experiments").mkdir()
+    words, draw = "the quick brown fox jumps over a lazy dog and runs away".split(), random.Random(0)
+    for index in range(30):
+        text = " ".join(draw.choice(words) for _ in range(300))
+        (tmp_path / "text" / f"{index}.txt").write_text(text)
+    (tmp_path / "experiments" / "baselines.py").write_text(BASELINES)
+    (tmp_path / "experiments" / "theta.py").write_text(EXPERIMENT)
+    return tmp_path
+
+
+@pytest.fixture
+def write(project: Path) -> Write:
+    """Put a file into the project's experiments."""
+
+    def written(text: str, name: str = "mine.py") -> Path:
+        path = project / "experiments" / name
+        path.write_text(text)
+        return path
+
+    return written

@@ -1,0 +1,147 @@
+"""Experiments: arms, names, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from labkit.components.norm import Layer, Rms
+from labkit.spec import Mistake
+from labkit.study.experiment import Experiment, between, cross, vary
+from labkit.train.run import RunSpec
+
+
+@pytest.fixture
+def base() -> RunSpec:
+    return RunSpec.from_json(
+        {
+            "model": {
+                "d_model": 16,
+                "n_layers": 1,
+                "context": 32,
+                "norm": "rms",
+                "residual": "pre",
+                "attention": {"kind": "mha", "n_heads": 2},
+                "feedforward": {"kind": "swiglu", "multiple_of": 8},
+                "position": {"kind": "rope", "theta": 10_000},
+                "head": "tied",
+                "init": "normal",
+            },
+            "data": {"corpus": "stdlib", "validation": 0.1},
+            "tokenizer": "byte",
+            "optimizer": {"kind": "adamw", "lr": 5e-3, "betas": (0.9, 0.95), "weight_decay": 0.1},
+            "schedule": {"kind": "cosine", "warmup": 0.1, "final": 0.1},
+            "budget": {"kind": "steps", "steps": 20},
+            "batch_size": 4,
+            "precision": "fp32",
+        }
+    )
+
+
+def experiment(base: Any, variants: Any, **fields: Any) -> Experiment:
+    words: dict[str, Any] = {"seeds": 2, "metric": "val/loss", "match": "none", **fields}
+    return Experiment(baseline=base, variants=variants, **words)
+
+
+def names(made: Experiment) -> list[str]:
+    return [arm.name for arm in made.arms]
+
+
+def test_vary_names_an_arm_for_each_value(base: RunSpec) -> None:
+    made = experiment(base, vary("model.position.theta", [1e3, 5e5]))
+    assert names(made) == ["baseline", "theta=1000", "theta=500000"]
+    assert made.arms[2].spec == base.patched({"model.position.theta": 5e5})
+    assert [made.label(arm) for arm in made.arms] == ["theta=10000", "theta=1000", "theta=500000"]
+    assert made.values(made.arms[1]) == {"model.position.theta": 1e3}
+
+
+def test_the_baseline_among_the_values_gives_no_arm_of_its_own(base: RunSpec) -> None:
+    made = experiment(base, vary("model.position.theta", [1e3, 1e4]))
+    assert names(made) == ["baseline", "theta=1000"]
+    assert made.folded == ("theta=10000",)
+
+
+def test_cross_is_the_product_without_the_baseline(base: RunSpec) -> None:
+    made = experiment(base, cross(vary("model.norm", ["rms", "layer"]), vary("model.position.theta", [1e4, 1e5])))
+    assert names(made) == ["baseline", "norm=rms,theta=100000", "norm=layer,theta=10000", "norm=layer,theta=100000"]
+    assert made.label(made.arms[0]) == "norm=rms,theta=10000"
+
+
+def test_components_are_named_by_their_labels(base: RunSpec) -> None:
+    made = experiment(base, vary("model.norm", [Rms(eps=1e-5), {"kind": "layer", "bias": False}]))
+    assert names(made) == ["baseline", "norm=rms-eps=1e-05", "norm=layer-bias=False"]
+
+
+def test_variants_may_be_changes_or_ready_specs(base: RunSpec) -> None:
+    ready = base.patched({"model.norm": Layer(eps=1e-6), "optimizer.lr": 1e-3, "seed": 7})
+    made = experiment(base, {"wider": {"model.d_model": 32}, "ready": ready})
+    assert names(made) == ["baseline", "wider", "ready"]
+    assert dict(made.arms[2].changes) == {"model.norm": Layer(eps=1e-6), "optimizer.lr": 1e-3}
+
+
+def test_a_comparison_moves_to_another_baseline_with_its_changes(base: RunSpec) -> None:
+    ready = base.patched({"model.norm": "layer"})
+    moved = experiment(base, {"ready": ready}).on(base.patched({"model.d_model": 32}))
+    assert moved.arms[1].spec == base.patched({"model.d_model": 32, "model.norm": "layer"})
+    gone = experiment(base, {"ready": ready, "clip": {"clip": 0.5}}).on(ready)
+    assert (names(gone), gone.folded) == (["baseline", "clip"], ("ready",))
+
+
+def test_changes_between_specs_make_one_of_the_other(base: RunSpec) -> None:
+    there = base.patched({"model.norm": "layer", "model.position.theta": 3.0, "evaluation.beyond": [2]})
+    assert base.patched(between(base, there)) == there
+    assert between(base, base) == {}
+
+
+def test_arms_share_their_seeds_and_differ_by_them_alone(base: RunSpec) -> None:
+    made = experiment(base, vary("clip", [0.5]), seeds=(3, 5))
+    assert made.seed_list == (3, 5)
+    assert made.arms[1].seeded(5) == base.patched({"clip": 0.5, "seed": 5})
+    assert made.arms[1].fingerprint == base.patched({"clip": 0.5}).fingerprint
+
+
+@pytest.mark.parametrize(("seeds", "count", "first"), [(3, 2, (0, 1)), (2, 4, (0, 1, 2, 3)), ((7, 5), 3, (7, 5, 8))])
+def test_the_first_seeds_go_on_upwards(base: RunSpec, seeds: Any, count: int, first: tuple[int, ...]) -> None:
+    assert experiment(base, {}, seeds=seeds).first_seeds(count).seed_list == first
+
+
+@pytest.mark.parametrize(
+    ("variants", "fields", "told"),
+    [
+        (vary("model.position.thta", [1.0]), {}, ["model.position.thta", "Did you mean 'theta'"]),
+        (vary("model.norm", ["rmss"]), {}, ["model.norm", "rmss", "Did you mean 'rms'"]),
+        (vary("model.position.theta", ["x"]), {}, ["variant", "theta", "'x'"]),
+        ({"three": {"model.attention.n_heads": 3}}, {}, ["variant 'three'", "3", "16"]),
+        ({"a/b": {"clip": 0.5}}, {}, ["'a/b'", "not safe", "write something like"]),
+        ({"baseline": {"clip": 0.5}}, {}, ["'baseline'", "the baseline's own"]),
+        ({"a": {"clip": 0.5}, "b": {"clip": 0.5}}, {}, ["variant 'b'", "same as 'a'"]),
+        ({"a": 5}, {}, ["variant 'a'", "5", "changes {path: value}"]),
+        ({"a": {"seed": 3}}, {}, ["variant 'a'", "seed", "seeds="]),
+        ({"bpe": {"tokenizer": {"kind": "bpe", "vocab_size": 300}}}, {}, ["'bpe'", "tokenizer", 'metric="val/bpb"']),
+        ([1], {}, ["variants", "[1]", "vary(...)"]),
+        ({}, {"seeds": 0}, ["seeds", "0"]),
+        ({}, {"seeds": (1, 1)}, ["seeds", "(1, 1)"]),
+        ({}, {"metric": "val/los"}, ["metric", "val/los", "Did you mean 'val/loss'"]),
+        ({}, {"match": "parms"}, ["match", "parms", "Did you mean 'params'"]),
+    ],
+)
+def test_a_mistake_names_the_place_and_the_remedy(
+    base: RunSpec, variants: Any, fields: dict[str, Any], told: list[str]
+) -> None:
+    with pytest.raises(Mistake) as caught:
+        experiment(base, variants, **fields)
+    for part in told:
+        assert part in str(caught.value)
+
+
+def test_values_to_vary_are_a_list() -> None:
+    with pytest.raises(Mistake, match="write a list"):
+        vary("model.norm", "rms")
+    with pytest.raises(Mistake, match="write a list"):
+        vary("model.norm", [])
+    with pytest.raises(Mistake, match="two or more"):
+        cross(vary("model.norm", ["rms"]))
+
+
+def test_a_baseline_is_a_run_spec() -> None:
+    with pytest.raises(Mistake, match="baseline: expected a RunSpec"):
+        experiment("nano", {})

@@ -1,0 +1,65 @@
+"""Experiment files: what is read from them, and how their faults are told."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labkit.spec import Mistake
+from labkit.study.finding import project_root
+from labkit.study.loading import load
+
+Write = Callable[..., Path]
+
+
+def test_a_file_gives_its_experiment_its_question_and_its_project(project: Path) -> None:
+    loaded = load(project / "experiments" / "theta.py")
+    assert [arm.name for arm in loaded.experiment.arms] == ["baseline", "theta=1000", "theta=500000"]
+    assert (loaded.name, loaded.question, loaded.hypothesis) == ("theta", "Does theta matter at 32 tokens?", "No.")
+    assert (loaded.root, loaded.base) == (project, project / "experiments")
+
+
+def test_the_root_is_where_the_project_says_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "experiments" / "deep" / "x.py"
+    file.parent.mkdir(parents=True)
+    assert project_root(file) == tmp_path / "a"
+    (tmp_path / "pyproject.toml").touch()
+    assert project_root(file) == tmp_path
+    (file.parent / ".git").mkdir()
+    assert project_root(file) == file.parent
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = 1\n", ["mine.py", "no 'experiment'", "experiment = Experiment("]),
+        ("experiment = 3\n", ["mine.py", "'experiment' is 3"]),
+        ("from labkit import vary\n\nvary(nano)\n", ["mine.py:3", "NameError", "'nano'"]),
+        ("x = 1\ny = (\n", ["mine.py:2", "SyntaxError"]),
+        ("import nowhere_at_all\n", ["mine.py:1", "ModuleNotFoundError", "nowhere_at_all"]),
+        (
+            "from labkit import ModelSpec\nModelSpec(d_model=8, n_layer=1)\n",
+            ["mine.py:2", "n_layer: no such field", "Did you mean 'n_layers'"],
+        ),
+        (
+            "from experiments.baselines import pico\nfrom labkit import *\n"
+            "study = Experiment(baseline=pico, variants={}, seeds=1, metric='val/loss', match='none')\n",
+            ["mine.py", "must be called 'experiment', not 'study'"],
+        ),
+        (
+            "from experiments.baselines import pico\nfrom labkit import *\nexperiment = Experiment(\n"
+            "    baseline=pico, variants=vary('model.norm', ['rsm']), seeds=1, metric='val/loss', match='none'\n)\n",
+            ["mine.py:3", "variant model.norm = 'rsm'", "Did you mean 'rms'"],
+        ),
+    ],
+)
+def test_a_fault_is_told_with_its_line(write: Write, text: str, told: list[str]) -> None:
+    with pytest.raises(Mistake) as caught:
+        load(write(text))
+    for part in told:
+        assert part in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_missed_by_name(project: Path) -> None:
+    with pytest.raises(Mistake, match=r"thet\.py: no such experiment file. Did you mean .*theta\.py"):
+        load(project / "experiments" / "thet.py")

@@ -1,0 +1,52 @@
+"""Matching: what variants claim to have in common is counted."""
+
+from pathlib import Path
+
+import pytest
+
+from labkit.spec import Mistake
+from labkit.study.experiment import Arm
+from labkit.study.loading import load
+from labkit.study.matching import Counted, check_match, counted
+
+
+@pytest.fixture
+def base(project: Path) -> Counted:
+    return counted(load(project / "experiments" / "theta.py").experiment.arms[0], project)
+
+
+def arm(base: Counted, changes: dict[str, object]) -> Counted:
+    return counted(Arm("mine", base.arm.spec.patched(changes), changes), Path())
+
+
+def test_an_arm_is_counted_before_it_runs(base: Counted) -> None:
+    assert base.steps == 20
+    assert base.tokens == 20 * 4 * 32
+    assert base.flops == base.tokens * base.costs.flops_per_token
+    assert base.costs.params == 257 * 16 + 3 * 16 + 4 * 16 * 16 + 3 * 16 * 48
+
+
+def test_equal_sizes_match(base: Counted) -> None:
+    for match in ("none", "params", "non_embedding", "flops"):
+        check_match([base, arm(base, {"model.position.theta": 3.0})], match)
+
+
+@pytest.mark.parametrize(
+    ("match", "changes"),
+    [
+        ("params", {"model.d_model": 32}),
+        ("non_embedding", {"model.n_layers": 2}),
+        ("flops", {"budget": {"kind": "steps", "steps": 21}}),
+    ],
+)
+def test_unequal_ones_are_refused_with_how_far_they_are_apart(
+    base: Counted, match: str, changes: dict[str, object]
+) -> None:
+    check_match([base, arm(base, changes)], "none")
+    with pytest.raises(Mistake, match=rf"variant 'mine': match='{match}' does not hold: .* \(\+\d+\.\d%\); change a size"):
+        check_match([base, arm(base, changes)], match)
+
+
+def test_a_schedule_longer_than_the_budget_is_refused_by_the_arm(base: Counted) -> None:
+    with pytest.raises(Mistake, match=r"variant 'mine': schedule\.warmup: 30 steps of warm-up do not fit into 20"):
+        arm(base, {"schedule.warmup": 30})
