@@ -59,7 +59,7 @@ class Comparison:
         for outcome in self.outcomes:
             for key, value in outcome.record.get(field, {}).items():
                 values = found.setdefault(key, [])
-                values.extend([value] if value not in values else [])
+                values.extend([] if value is None or value in values else [value])
         return found
 
     def rows(self) -> tuple[list[str], list[list[str]], list[Alignment]]:

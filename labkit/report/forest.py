@@ -29,13 +29,15 @@ NAME_LENGTH = 34
 
 def forest(arms: Sequence[Arm], metric: str) -> list[Plot]:
     """The differences with their intervals, and every run's final figure; what there is of them."""
-    compared = sum(arm.difference.n > 0 for arm in arms)
+    compared = [arm for arm in arms if arm.difference.n]
+    beside = any(len(arm.finals) > 1 for arm in arms)
+    inner = max(PITCH * len(compared), HEIGHT - TOP - BOTTOM if beside else 0)  # as high as the drawing beside it
     intervals = Panel(
         "forest",
         "Differences to the baseline",
         "Mean over paired seeds with its 95 % interval; the small dots are the seeds. A hollow dot has no interval.",
-        lambda axes, arms: _forest(axes, arms, metric),
-        height=_height(compared) + TOP + BOTTOM,
+        lambda axes, arms: _forest(axes, arms, metric, inner),
+        height=inner + TOP + BOTTOM,
         margins=(0.12, 0.12, TOP, BOTTOM),
     )
     by_seed = Panel(
@@ -45,13 +47,12 @@ def forest(arms: Sequence[Arm], metric: str) -> list[Plot]:
         _by_seed,
         height=intervals.height,
     )
-    return drawn([intervals, by_seed], arms)
+    return drawn([*([intervals] if compared else []), *([by_seed] if beside else [])], arms)
 
 
-def _forest(axes: "Axes", arms: Sequence[Arm], metric: str) -> bool:
+def _forest(axes: "Axes", arms: Sequence[Arm], metric: str, height: float) -> bool:
     rows = [(index, arm) for index, arm in enumerate(arms) if arm.difference.n]
-    height = _height(len(rows))
-    pitch = min(WIDEST, height / max(1, len(rows)))
+    pitch = min(WIDEST, height / len(rows))
     for place, (index, arm) in enumerate(rows):
         _row(axes, (height - pitch * len(rows)) / 2 + pitch * place, arm, arms[0], stroke(index).light)
     axes.axvline(0, color=INK, linewidth=1, zorder=1)
@@ -61,7 +62,7 @@ def _forest(axes: "Axes", arms: Sequence[Arm], metric: str) -> bool:
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, -0.12 * high), max(high, -0.12 * low))
     axes.set_xlabel(f"Δ {metric} to the baseline", color=MUTED)
-    return bool(rows)
+    return True
 
 
 def _row(axes: "Axes", top: float, arm: Arm, baseline: Arm, color: str) -> None:
@@ -75,8 +76,8 @@ def _row(axes: "Axes", top: float, arm: Arm, baseline: Arm, color: str) -> None:
     if gap.has_interval:
         axes.plot([gap.low, gap.high], [line, line], color=color, linewidth=2, solid_capstyle="butt", zorder=3)
         axes.plot([gap.low, gap.high], [line, line], color=color, linestyle="", marker="|", markersize=7, zorder=3)
-    seeds = differences(arm.finals, baseline.finals)
-    axes.plot(seeds, [under] * gap.n, color=color, linestyle="", marker="o", markersize=2.8, alpha=0.7, zorder=4)
+        seeds = differences(arm.finals, baseline.finals)
+        axes.plot(seeds, [under] * gap.n, color=color, linestyle="", marker="o", markersize=2.8, alpha=0.7, zorder=4)
     filled = color if gap.has_interval else GROUND
     axes.plot([gap.mean], [line], color=color, marker="o", markersize=6.5, markerfacecolor=filled, zorder=3)
 
@@ -86,11 +87,6 @@ def _words(axes: "Axes", across: float, top: float, text: str) -> "Text":
     return axes.text(
         across, top + NAME, text, transform=axes.get_yaxis_transform(), va="center", color=INK, bbox=backed
     )
-
-
-def _height(rows: int) -> float:
-    """Inches of the axes: no lower than its neighbour's, so that the page's rows are even."""
-    return max(PITCH * rows + 0.05, HEIGHT - TOP - BOTTOM)
 
 
 def _by_seed(axes: "Axes", arms: Sequence[Arm]) -> bool:
@@ -104,7 +100,7 @@ def _by_seed(axes: "Axes", arms: Sequence[Arm]) -> bool:
     axes.set_xticks(seeds)
     axes.set_xlim(min(seeds, default=0) - 0.3, max(seeds, default=0) + 0.3)
     level_names(axes, f"final {arms[0].metric}", "seed")
-    return len(seeds) > 1
+    return True
 
 
 def _short(name: str) -> str:

@@ -45,7 +45,7 @@ def rate(x: float) -> str:
     unit, letter = next(
         (unit, letter) for unit, letter in ((1, ""), (1e3, "k"), (1e6, "M")) if x < 999.5 * unit or letter == "M"
     )
-    return f"{x / unit:.3g}{letter}"
+    return f"{x / unit:#.3g}".rstrip(".") + letter
 
 
 def scientific(x: float) -> str:

@@ -26,13 +26,13 @@ h2 {{ margin: 40px 0 12px; font-size: 18px; font-weight: 650; letter-spacing: -.
 .answer ul {{ display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 14px 0 0; padding: 0; list-style: none;
   color: var(--muted); font-size: 13.5px; }}
 .scroll {{ overflow-x: auto; padding: 6px 8px; }}
-table {{ width: 100%; border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: 7px 12px; text-align: left; vertical-align: baseline;
+table {{ width: 100%; border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: 7px 10px; text-align: left; vertical-align: baseline;
   white-space: nowrap; }}
 td {{ border-top: 1px solid var(--grid); }}
 th {{ color: var(--muted); font-size: 12.5px; font-weight: 550; }}
 .right {{ text-align: right; }}
-td.wide {{ padding-left: 38px; text-indent: -26px; }}
+td.wide {{ padding-left: 36px; text-indent: -26px; }}
 td.wide {{ min-width: 12em; max-width: 24em; white-space: normal; overflow-wrap: break-word; }}
 td.changes {{ min-width: 17em; white-space: normal; overflow-wrap: anywhere; }}
 .clear {{ font-weight: 650; }}
@@ -83,7 +83,7 @@ footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.
   .card {{ border-color: #ccc; }}
   .scroll {{ overflow: visible; }}
   .figures {{ grid-template-columns: 1fr 1fr; }}
-  .legend {{ break-after: avoid; }}
+  .legend {{ break-inside: avoid; break-after: avoid; }}
   tr, .answer, .notes {{ break-inside: avoid; }}
   table, code, pre {{ font-size: 7pt; }}
   th, td {{ padding: 3px 5px; font-size: inherit; }}

@@ -36,12 +36,16 @@ def _certainty(arm: Arm) -> str:
 
 
 def _rest(largest: Arm, others: Sequence[Arm]) -> str:
+    """What the other intervals say, so that a small clear difference is not hidden behind a large noisy one."""
     measured = [arm for arm in others if arm.difference.has_interval]
     clear = [arm.name for arm in measured if arm.difference.excludes_zero]
-    if not measured or not largest.difference.has_interval:
+    if not measured:
         return ""
     if not clear:
-        return "; that of no other variant does" if largest.difference.excludes_zero else "; so does every other"
-    who = f"that of {listed(clear)}" if len(clear) <= NAMED else f"those of {plural(len(clear), 'other variant')}"
-    verb = "does" if len(clear) == 1 else "do"
-    return f"; {who} {verb} too" if largest.difference.excludes_zero else f"; {who} excludes it"
+        return "; no other interval does" if largest.difference.excludes_zero else "; every other includes zero too"
+    who = listed(clear) if len(clear) <= NAMED else plural(len(clear), "other variant")
+    subject, does, excludes = _NUMBERS[len(clear) > 1]
+    return f"; {subject} of {who} {f'{does} too' if largest.difference.excludes_zero else f'{excludes} zero'}"
+
+
+_NUMBERS = (("the interval", "does", "excludes"), ("the intervals", "do", "exclude"))

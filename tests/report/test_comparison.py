@@ -29,7 +29,7 @@ def test_differences_are_paired_by_seed(pair) -> None:
 def test_the_answer_names_the_largest_difference_and_whether_its_interval_excludes_zero(pair) -> None:
     assert compare(pair.edition).answer == (
         "The largest difference to the baseline in val/loss is -0.0490, of 1e5, and its 95 % interval over 3 paired "
-        "seeds, [-0.0515, -0.0465], excludes zero; that of no other variant does."
+        "seeds, [-0.0515, -0.0465], excludes zero; no other interval does."
     )
 
 
@@ -41,7 +41,18 @@ def test_a_small_clear_difference_is_not_hidden_by_a_large_noisy_one(synthetic) 
         experiment.run("baseline", seed, 2.0)
         experiment.run("noisy", seed, 2.0 + (seed - 0.5))
         experiment.run("clear", seed, 1.9 + 0.001 * seed)
-    assert compare(experiment.edition).answer.endswith("includes zero; that of clear excludes it.")
+    assert compare(experiment.edition).answer.endswith("includes zero; the interval of clear excludes zero.")
+
+
+def test_the_answer_agrees_with_the_number_of_clear_intervals(synthetic) -> None:
+    experiment = synthetic()
+    for index, name in enumerate(("baseline", "a", "b", "c", "d", "e")):
+        experiment.arm(name)
+        for seed in range(3):
+            experiment.run(name, seed, 2.0 - 0.1 * index + 0.001 * seed * index)
+        if index == 3:
+            assert compare(experiment.edition).answer.endswith("excludes zero; the intervals of a and b do too.")
+    assert compare(experiment.edition).answer.endswith("excludes zero; the intervals of 4 other variants do too.")
 
 
 def test_one_seed_gives_a_difference_and_says_that_it_has_no_interval(synthetic) -> None:

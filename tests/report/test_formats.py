@@ -20,6 +20,7 @@ from labkit.report import formats
         (formats.count(1.35e9), "1.35B"),
         (formats.rate(812.3), "812"),
         (formats.rate(45_213), "45.2k"),
+        (formats.rate(13_000), "13.0k"),
         (formats.rate(1.234e6), "1.23M"),
         (formats.scientific(1.24e15), "1.24e+15"),
         (formats.percent(1.331), "+33.1 %"),
