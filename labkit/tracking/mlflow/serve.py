@@ -1,0 +1,109 @@
+"""The MLflow UI on this machine, opened on an edition's charts."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import IO
+
+from labkit.spec import Mistake
+from labkit.tracking.mlflow.sidecar import Sidecar
+from labkit.tracking.mlflow.store import PRIVATE, database, public
+from labkit.tracking.mlflow.view import KEY
+from labkit.tracking.record import Edition
+
+HOST = "127.0.0.1"
+LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_LOGGING_LEVEL": "ERROR"}
+"""The server's own default is fifteen processes and 3 GB; this is two and 0.5 GB."""
+PORTS = 20
+PATIENCE = 120
+
+
+def serve(uri: str, port: int = 5000, edition: Edition | None = None, say: Callable[[str], None] = print) -> None:
+    """Run the UI until Ctrl-C (or SIGTERM), on `port` or the next free one; `say` gets its address once it answers.
+
+    A server elsewhere is only pointed at. Raises Mistake: no store, no free port, the server does not start.
+    """
+    file = database(uri)
+    if uri.startswith("http"):
+        return say(view_url(edition, uri, public(uri)))
+    if file and not file.exists():
+        raise Mistake(f"{file}: no MLflow store yet. Run an experiment first; if there are records, `labkit sync`.")
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sign, signal.default_int_handler)
+    base = f"http://{HOST}:{_free(port)}"
+    with tempfile.TemporaryFile() as log:
+        server = _started(uri, base, log)
+        try:
+            _wait(server, base, log)
+            say(view_url(edition, uri, base))
+            server.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            _end(server)
+
+
+def view_url(edition: Edition | None, uri: str, base_url: str) -> str:
+    """The address of an edition's charts in the UI at `base_url`; of the list of experiments where it has none."""
+    note, base = Sidecar.read(edition.path) if edition else Sidecar(), base_url.rstrip("/")
+    if not note.experiment_id or note.uri != public(uri):
+        return f"{base}/#/experiments"
+    query = f"workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
+    return f"{base}/#/experiments/{note.experiment_id}/runs?{query}"
+
+
+def _free(port: int) -> int:
+    """The port, or the next one that nobody listens on."""
+    for candidate in range(port, min(port + PORTS, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, candidate))
+            except (OSError, OverflowError):
+                continue
+            return candidate
+    raise Mistake(f"No free port from {port} to {port + PORTS - 1} on {HOST}: choose another with --port.")
+
+
+def _started(uri: str, base: str, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--workers", "1"]
+    command += ["--host", HOST, "--port", base.rpartition(":")[2]]
+    if file := database(uri):
+        command += ["--default-artifact-root", (file.parent / "mlflow-artifacts").as_uri()]
+    environment = {**os.environ, **PRIVATE, **LIGHT}
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def _wait(server: "subprocess.Popen[bytes]", base: str, log: IO[bytes]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not _answers(base):
+        if server.poll() is not None or time.monotonic() > until:
+            log.seek(0)
+            raise Mistake(f"The MLflow server did not start:\n{log.read().decode(errors='replace')[-2000:]}")
+        time.sleep(0.2)
+
+
+def _answers(base: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{base}/health", timeout=2) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    """Stop the server and its children, which form a session of their own."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(server.pid, sign)
+            server.wait(10)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue

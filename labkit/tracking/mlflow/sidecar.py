@@ -1,0 +1,60 @@
+"""What MLflow was told of a run, kept beside its record, so that nobody asks MLflow without need."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from labkit.tracking.mlflow.facts import Facts, Setting
+from labkit.tracking.mlflow.store import database, public
+from labkit.tracking.mlflow.view import View
+from labkit.tracking.record import Edition, Run, read_json, write_json
+
+NAME = "mlflow.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """A note on one run, or on an edition (run_id empty)."""
+
+    uri: str = ""
+    experiment_id: str = ""
+    run_id: str = ""
+    digest: str = ""
+    """Of all that is sent apart from the curves."""
+    offset: int = 0
+    """Bytes of metrics.jsonl that are sent."""
+    steps: dict[str, int] = field(default_factory=dict[str, int])
+    """The last step sent of each key."""
+    origin: dict[str, str] = field(default_factory=dict[str, str])
+    """Who started it from which source, as it was when MLflow first heard of the run."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The note in a folder; an empty one where there is none, or where its format is another."""
+        note: dict[str, Any] = read_json(folder / NAME)
+        return cls(**note) if note.pop("version", None) == VERSION else cls()
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / NAME, {"version": VERSION, **asdict(self)})
+
+
+def begun(edition: Edition) -> list[Run]:
+    """The runs that MLflow is to know: all that have started."""
+    return [run for run in edition.runs() if run.record()["status"] != "planned"]
+
+
+def pending(edition: Edition, uri: str) -> bool:
+    """Whether the records say what MLflow was not told; answered without importing MLflow."""
+    runs, file = begun(edition), database(uri)
+    if not runs or (file and not file.exists()):
+        return bool(runs)
+    note, setting = Sidecar.read(edition.path), Setting.of(edition)
+    if (note.uri, note.digest) != (public(uri), View.of(edition, setting).digest):
+        return True
+    return any(behind(run, Sidecar.read(run.path), Facts.of(run, run.record(), setting), uri) for run in runs)
+
+
+def behind(run: Run, note: Sidecar, facts: Facts, uri: str) -> bool:
+    """Whether the run has more to tell than the note says was sent."""
+    return (note.uri, note.digest) != (public(uri), facts.digest) or bool(run.lines(note.offset)[0])

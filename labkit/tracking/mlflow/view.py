@@ -1,0 +1,135 @@
+"""How MLflow's UI opens on an edition: the note on top; the charts, grouped by variant with bands over the seeds."""
+
+import base64
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from labkit.tracking.mlflow.facts import Setting
+from labkit.tracking.mlflow.params import name
+from labkit.tracking.record import FINISHED, Edition
+
+KEY = "labkit"
+"""The name of the shared view state, which MLflow keeps as a tag of the experiment."""
+
+SECTIONS = {
+    "curves": ("val/loss", "position/val_loss", "train/loss", "val/bpb", "optim/grad_norm"),
+    "final": tuple(f"final/{key}" for key in ("val_loss", "val_bpb", "val_loss_x2", "val_loss_x4", "train_loss")),
+    "perf": ("perf/tokens_per_s", "perf/tflops", "perf/mfu", "perf/memory_gib", "optim/lr", "data/epoch"),
+}
+OPEN = ("curves", "final")
+RESULTS = ("final/val_loss", "final/val_bpb", "final/perf_tokens_per_s")
+LONGEST_NOTE = 19_000
+_CHART = {"deleted": False, "isGenerated": True, "runsCountToCompare": 100}
+_BAR = {"type": "BAR", **_CHART}
+_LINE = {
+    "type": "LINE",
+    **_CHART,
+    "lineSmoothness": 0,
+    "scaleType": "linear",
+    "xAxisScaleType": "linear",
+    "xAxisKey": "step",
+    "selectedXAxisMetricKey": "",
+    "yAxisKey": "metric",
+    "useGlobalXaxisKey": True,
+    "useGlobalLineSmoothing": True,
+}
+LOOKS: dict[str, dict[str, Any]] = {
+    **{key: {"scaleType": "log"} for key in ("val/loss", "val/bpb", "train/loss")},
+    "position/val_loss": {"scaleType": "log", "xAxisScaleType": "log", "useGlobalXaxisKey": False},
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """What the experiment's page shows apart from the runs."""
+
+    note: str
+    state: str
+    report: str
+    """Which report.html this is: its size and time; empty where there is none."""
+
+    @classmethod
+    def of(cls, edition: Edition, setting: Setting) -> Self:
+        report = edition.path / "report.html"
+        stamp = f"{report.stat().st_size} {report.stat().st_mtime_ns}" if report.exists() else ""
+        return cls(note(edition), json.dumps(state(edition, setting)), stamp)
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
+
+    def tags(self, experiment_id: str, run_id: str) -> dict[str, str]:
+        """The experiment's tags; the report hangs on the run."""
+        link = f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/report.html"
+        tail = f"\n\n[The whole report]({link})" if self.report else ""
+        return {
+            "mlflow.note.content": self.note + tail,
+            "mlflow.experimentKind": "custom_model_development",
+            f"mlflow.sharedViewState.{KEY}": deflated(self.state),
+        }
+
+
+def note(edition: Edition) -> str:
+    """The comparison as the report last wrote it; until then, the question."""
+    description, table = edition.description(), edition.path / "report.md"
+    words = [word for word in ("question", "hypothesis") if description.get(word)]
+    parts = [f"**{word.capitalize()}** {description[word]}" for word in words]
+    text = table.read_text(encoding="utf-8") if table.exists() else "\n\n".join(parts)
+    return text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE].rpartition("\n")[0] + "\n\n…"
+
+
+def state(edition: Edition, setting: Setting) -> dict[str, Any]:
+    """The UI's own state: all runs shown, grouped by arm, our sections in our order, the second half enlarged."""
+    params = [f"params.`{short}`" for short in setting.varied.names.values()]
+    return {
+        "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": setting.grouping}]},
+        "useGroupedValuesInCharts": True,
+        "runsHiddenMode": "SHOW_ALL",
+        "selectedColumns": [*params, "tags.`seed`", "tags.`status`", *(f"metrics.`{key}`" for key in RESULTS)],
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": True,
+        "isAccordionReordered": True,
+        "hideEmptyCharts": True,
+        "autoRefreshEnabled": True,
+        "compareRunSections": [_section(section) for section in SECTIONS],
+        "compareRunCharts": [*_enlarged(edition), *_charts()],
+    }
+
+
+def deflated(text: str) -> str:
+    return "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def _section(section: str) -> dict[str, Any]:
+    shown = {"display": section in OPEN, "isReordered": True, "deleted": False, "isGenerated": True}
+    return {"uuid": f"labkit-{section}", "name": section, **shown}
+
+
+def _charts() -> Iterator[dict[str, Any]]:
+    for section, keys in SECTIONS.items():
+        for key in keys:
+            place = {"uuid": f"labkit-{key}", "metricSectionId": f"labkit-{section}", "metricKey": key}
+            yield (_BAR if section == "final" else _LINE) | place | LOOKS.get(key, {})
+
+
+def _enlarged(edition: Edition) -> Iterator[dict[str, Any]]:
+    """The second half of the metric's curve, where the arms differ by less than a line's width on the whole one."""
+    key = edition.description().get("metric", "val/loss")
+    tails = [_second_half(run.metrics().get(key, [])) for run in edition.runs() if run.record()["status"] in FINISHED]
+    points = [point for tail in tails for point in tail]
+    if not points:
+        return
+    steps, values = zip(*points, strict=True)
+    margin = 0.1 * (max(values) - min(values))
+    window = {"xMin": min(steps), "xMax": max(steps), "yMin": min(values) - margin, "yMax": max(values) + margin}
+    place = {"uuid": "labkit-enlarged", "metricSectionId": "labkit-curves", "metricKey": name(key)}
+    yield {**_LINE, **place, "displayName": f"{key}, second half", "range": window, "isGenerated": False}
+
+
+def _second_half(curve: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    return [(step, value) for step, value in curve if 2 * step >= curve[-1][0] and math.isfinite(value)]
