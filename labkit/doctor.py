@@ -33,7 +33,7 @@ class Check:
 
 
 def checks(runs: Path = Path("runs")) -> list[Check]:
-    """What a run needs, the most basic first. Leaves nothing behind, never raises; a remedy only where one is needed."""
+    """What a run needs, the most basic first. Leaves nothing behind, never raises; a remedy only where it helps."""
     cache = Path(os.environ.get("LABKIT_CACHE") or "~/.cache/labkit").expanduser()
     probes: dict[str, Callable[[], Iterator[Check]]] = {
         "versions": _versions,

@@ -20,7 +20,7 @@ PATTERNS = (
 )
 """How an arm may be called where the plain names' colours cannot be told apart: by its place among the arms too."""
 
-APART = 70.0
+APART = 60.0
 """The distance in RGB from which two colours are told apart at a glance."""
 
 

@@ -1,0 +1,70 @@
+"""The UI on this machine: at the right address, gone when it is told to go."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from labkit.spec import Mistake
+from labkit.tracking.mlflow import serve, sync, view_url
+from labkit.tracking.record import Edition
+
+SERVE = """
+import sys
+from pathlib import Path
+from labkit.tracking.mlflow import serve
+from labkit.tracking.record import Edition
+serve(sys.argv[1], int(sys.argv[2]), Edition(Path(sys.argv[3])), lambda address: print(address, flush=True))
+print("ended")
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_the_address_leads_to_the_editions_charts(edition: Edition, uri: str) -> None:
+    assert view_url(edition, uri, "http://127.0.0.1:5000/") == "http://127.0.0.1:5000/#/experiments"
+    sync(edition, uri)
+    address = view_url(edition, uri, "http://127.0.0.1:5000")
+    assert "/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey=labkit" in address
+    assert view_url(edition, "http://another:5000", "http://another:5000") == "http://another:5000/#/experiments"
+
+
+def test_the_server_answers_on_the_next_free_port_and_leaves_with_its_children(edition: Edition, uri: str) -> None:
+    sync(edition, uri)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", free_port()))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-c", SERVE, uri, str(port), str(edition.path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            address = process.stdout.readline()
+            base = address.partition("/#")[0]
+            assert base != f"http://127.0.0.1:{port}"
+            with urllib.request.urlopen(f"{base}/health", timeout=10) as answer:
+                assert answer.status == 200
+            (server,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=30)[0] == "ended\n"
+    with pytest.raises(ProcessLookupError):
+        os.killpg(int(server), 0)
+
+
+def test_without_a_store_it_says_what_to_do_first(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="no MLflow store yet"):
+        serve(f"sqlite:///{tmp_path}/mlflow.db")
+
+
+def test_a_server_elsewhere_is_only_pointed_at(edition: Edition) -> None:
+    said: list[str] = []
+    serve("http://me:secret@server:5000", edition=edition, say=said.append)
+    assert said == ["http://server:5000/#/experiments"]
