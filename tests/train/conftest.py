@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from labkit.data import Batches, Store, prepare
 from labkit.tracking.record import Run
@@ -66,6 +67,14 @@ class Lab:
         run = run or self.plan(spec)
         train(run, spec, Runtime(device="cpu", **runtime), self.store, should_stop)
         return run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

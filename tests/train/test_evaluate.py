@@ -17,7 +17,9 @@ from labkit.train.loop import build
 
 def held(tokens: list[int], token_bytes: list[int]) -> Store:
     """A store that is nothing but a validation split."""
-    split = Split("validation", [np.array(tokens, dtype=np.uint16)], len(tokens), sum(token_bytes[t] for t in tokens), 1)
+    split = Split(
+        "validation", [np.array(tokens, dtype=np.uint16)], len(tokens), sum(token_bytes[t] for t in tokens), 1
+    )
     return cast("Store", SimpleNamespace(val=split, token_bytes=np.array(token_bytes, dtype=np.int64)))
 
 

@@ -29,7 +29,12 @@ def test_a_finished_run_has_its_facts_on_record(lab) -> None:
     record = run.record()
     assert record["status"] == "done"
     assert (record["step"], record["steps"], record["tokens"]) == (12, 12, 12 * 4 * 16)
-    assert (record["device"], record["mode"], record["kernels"], record["precision"]) == ("cpu", "exact", "torch", "fp32")
+    assert (record["device"], record["mode"], record["kernels"], record["precision"]) == (
+        "cpu",
+        "exact",
+        "torch",
+        "fp32",
+    )
     assert record["data"]["hash"] == lab.store.hash
     assert record["versions"]["torch"] == torch.__version__
     assert record["runtime"]["threads"] == 1

@@ -1,0 +1,270 @@
+"""The worker as a process: what it answers, when it leaves, and that a killed one loses nothing."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.components import Norm
+from labkit.tracking.record import Run
+from labkit.tracking.source import capture
+from labkit.worker import main
+
+TINY: dict[str, Any] = {
+    "model": {
+        "d_model": 8,
+        "n_layers": 1,
+        "context": 16,
+        "norm": "rms",
+        "residual": "pre",
+        "attention": {"kind": "mha", "n_heads": 2},
+        "feedforward": "swiglu",
+        "position": "rope",
+        "head": "tied",
+        "init": "normal",
+    },
+    "data": {"corpus": {"kind": "text", "path": "text.txt"}, "validation": 0.1},
+    "tokenizer": "byte",
+    "optimizer": {"kind": "adamw", "lr": 0.01},
+    "schedule": {"kind": "cosine", "warmup": 2},
+    "budget": {"kind": "steps", "steps": 12},
+    "batch_size": 2,
+    "evaluation": {"points": 4, "windows": 4},
+}
+LONG = {"budget": {"kind": "steps", "steps": 600}}
+ENDLESS = {"budget": {"kind": "steps", "steps": 10**6}}
+
+NORM = '''
+from typing import Literal
+
+from torch import nn
+
+from labkit.components import Norm
+
+
+class {name}(Norm):
+    """x times {scale}."""
+
+    kind: Literal["{kind}"] = "{kind}"
+
+    def build(self, width, place):
+        norm = nn.Identity()
+        norm.forward = lambda x: {scale} * x
+        return norm
+'''
+
+
+@pytest.fixture(autouse=True)
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABKIT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_text("".join(f"{n * n} is the square of {n}.\n" for n in range(300)))
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[..., Run]:
+    """Plans a run with top-level changes to the tiny spec, and files of the user's."""
+
+    def planned(name: str = "run", changes: dict[str, Any] | None = None, sources: dict[str, str] | None = None) -> Run:
+        run, root = Run(tmp_path / name), tmp_path / "project"
+        for relative, text in (sources or {}).items():
+            (root / relative).parent.mkdir(parents=True, exist_ok=True)
+            (root / relative).write_text(text)
+        hashes = capture(run.source, root, [root / relative for relative in sources or {}])
+        run.create({**TINY, **(changes or {})}, {"base": str(tmp_path), "sources": hashes})
+        return run
+
+    return planned
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a worker process that is gone when the test ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: object, **runtime: Any) -> subprocess.Popen[str]:
+        settings = json.dumps({"device": "cpu", **runtime})
+        command = [sys.executable, "-m", "labkit.worker", "--runtime", settings, *map(str, arguments)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with process:  # closes its pipes
+            process.kill()
+
+
+@pytest.fixture
+def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets a test be the worker, and takes back what that leaves: signals, the search path, a user's norms."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(Norm, "variants", Norm.variants.copy())
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def answers(text: str) -> list[str]:
+    return [json.loads(line)["status"] for line in text.splitlines()]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def exact(run: Run) -> dict[str, Any]:
+    """All that a run must repeat to the last digit."""
+    final = {key: value for key, value in run.record()["final"].items() if not key.startswith("perf/")}
+    curves = {key: points for key, points in run.metrics().items() if not key.startswith("perf/")}
+    return {"final": final, "by_position": run.record()["by_position"], **curves}
+
+
+@pytest.mark.usefixtures("untouched")
+def test_runs_are_trained_one_after_another_and_answered(plan, capsys) -> None:
+    runs = [plan("a"), plan("b", {"seed": 1})]
+    assert main([str(run.path) for run in runs]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [{"run": str(run.path), "status": "done"} for run in runs]
+    assert [run.record()["status"] for run in runs] == ["done", "done"]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_finished_run_is_answered_without_being_trained(plan, capsys) -> None:
+    run = plan()
+    main([str(run.path)])
+    before = run.record()
+    main([str(run.path)])
+    assert answers(capsys.readouterr().out) == ["done", "done"]
+    assert run.record() == before
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_run_of_another_process_is_left_alone(plan, capsys) -> None:
+    run = plan()
+    with run.lock():
+        main([str(run.path)])
+    assert answers(capsys.readouterr().out) == ["busy"]
+    assert run.record()["status"] == "planned"
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_crash_is_on_record_in_a_line_and_in_the_log_in_full(plan, capsys) -> None:
+    run, next_run = plan("a", {"data": {"corpus": {"kind": "text", "path": "missing.txt"}}}), plan("b")
+    main([str(run.path), str(next_run.path)])
+    assert answers(capsys.readouterr().out) == ["failed", "done"]
+    record = run.record()
+    assert record["status"] == "failed"
+    assert "missing.txt" in record["error"]
+    assert "\n" not in record["error"]
+    assert "Traceback" in run.console_log.read_text()
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_spec_that_is_none_is_a_failure_that_names_the_field(plan, capsys) -> None:
+    run = plan(changes={"model": {**TINY["model"], "norm": "rsm"}})
+    main([str(run.path)])
+    assert "model.norm: unknown Norm kind 'rsm'. Did you mean 'rms'?" in run.record()["error"]
+    assert answers(capsys.readouterr().out) == ["failed"]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_what_training_prints_goes_to_the_log_of_the_run(plan, capsys) -> None:
+    source = NORM.format(name="Loud", kind="loud", scale=1) + "\nprint('loaded')\n"
+    run = plan("a", {"model": {**TINY["model"], "norm": "loud"}}, {"loud_norm.py": source})
+    main([str(run.path)])
+    assert answers(capsys.readouterr().out) == ["done"]
+    assert run.console_log.read_text().startswith("loaded\n")
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_stop_file_pauses_a_run_and_is_spent(plan, capsys) -> None:
+    run = plan()
+    run.request_stop()
+    main([str(run.path)])
+    assert run.record()["status"] == "paused"
+    main([str(run.path)])
+    assert answers(capsys.readouterr().out) == ["paused", "done"]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_folder_without_a_run_is_answered_and_not_made(tmp_path: Path, capsys) -> None:
+    main([str(tmp_path / "nowhere")])
+    assert answers(capsys.readouterr().out) == ["failed"]
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_runtime_that_cannot_be_is_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["--runtime", '{"device": "gpu"}'])
+    assert "device: unknown device 'gpu'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("untouched")
+def test_other_sources_need_another_worker(plan, capsys) -> None:
+    changes = {"model": {**TINY["model"], "norm": "mine"}}
+    first = plan("a", changes, {"user_norm.py": NORM.format(name="Mine", kind="mine", scale=1)})
+    same = plan("b", {**changes, "seed": 1}, {"user_norm.py": NORM.format(name="Mine", kind="mine", scale=1)})
+    other = plan("c", changes, {"user_norm.py": NORM.format(name="Mine", kind="mine", scale=2)})
+    assert main([str(run.path) for run in (first, same, other)]) == 0
+    assert answers(capsys.readouterr().out) == ["done", "done", "reload"]
+    assert other.record()["status"] == "planned"
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_killed_worker_loses_nothing(plan, start, capsys) -> None:
+    whole, run = plan("whole", LONG), plan("killed", LONG)
+    killed = start(run.path, checkpoint_seconds=0.1)
+    wait_for(lambda: run.checkpoints.exists() and len(run.metrics().get("train/loss", [])) > 200)
+    killed.kill()
+    killed.wait()
+    assert run.record()["status"] == "running"
+    assert not run.owned
+    main(["--runtime", '{"device": "cpu"}', str(run.path), str(whole.path)])
+    assert answers(capsys.readouterr().out) == ["done", "done"]
+    assert "from step 0 of" not in run.console_log.read_text().splitlines()[-1]
+    assert exact(run) == exact(whole)
+    assert [step for step, _ in exact(run)["train/loss"]] == list(range(1, 601))
+
+
+def test_a_worker_whose_driver_is_gone_checkpoints_and_leaves(plan, start) -> None:
+    run, waiting = plan("a", ENDLESS), plan("b")
+    worker = start()
+    worker.stdin.write(f"{run.path}\n{waiting.path}\n")
+    worker.stdin.flush()
+    wait_for(lambda: bool(run.metrics()))
+    worker.stdin.close()
+    assert worker.wait(timeout=30) == 0
+    assert answers(worker.stdout.read()) == ["paused"]
+    assert run.record()["status"] == "paused"
+    assert list(run.checkpoints.glob("step-*"))
+    assert waiting.record()["status"] == "planned"
+
+
+def test_a_worker_told_to_leave_checkpoints_first(plan, start) -> None:
+    run = plan(changes=ENDLESS)
+    worker = start(run.path)
+    wait_for(lambda: bool(run.metrics()))
+    worker.send_signal(signal.SIGINT)
+    assert answers(worker.communicate(timeout=30)[0]) == ["paused"]
+    assert worker.returncode == 0
+    assert list(run.checkpoints.glob("step-*"))
+
+
+def test_an_idle_worker_leaves_when_told(plan, start) -> None:
+    worker, run = start(), plan()
+    worker.stdin.write(f"{run.path}\n")
+    worker.stdin.flush()
+    assert json.loads(worker.stdout.readline())["status"] == "done"
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=60) == 0
