@@ -142,9 +142,14 @@ class Costs:
     """(component, parameters, FLOPs per token), the layers taken together."""
 
 
-@lru_cache(maxsize=256)
 def costs(spec: ModelSpec, vocab_size: int) -> Costs:
     """Count a model on the meta device, where it takes no memory; the backward pass does twice the forward's work."""
+    hashable: Any = spec
+    return _costs(hashable, vocab_size)
+
+
+@lru_cache(maxsize=256)
+def _costs(spec: ModelSpec, vocab_size: int) -> Costs:
     with torch.device("meta"):
         model = Transformer(spec, vocab_size)
     rows: dict[str, list[int]] = {}
