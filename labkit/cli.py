@@ -230,13 +230,14 @@ def ui(
 
 
 @app.command()
-def doctor(*, as_json: AsJson = False, debug: Debug = False) -> None:
+def doctor(*, runs: Runs = None, as_json: AsJson = False, debug: Debug = False) -> None:
     """What is here, what is missing, and what to do about it."""
     with _answering(debug) as console:
         from labkit.doctor import checks
+        from labkit.study.finding import runs_folder
         from labkit.study.results import checks_as_json, show_checks
 
-        found = checks()
+        found = checks(runs_folder("", runs))
         if as_json:
             _print(console, checks_as_json(found))
         else:

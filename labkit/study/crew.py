@@ -65,8 +65,10 @@ class Crew:
     def _serve(self, slot: Slot) -> None:
         worker = None
         while (job := self._next()) is not None:
-            if worker is None or not worker.alive:
-                worker = self._hire(slot)
+            if worker is not None and not worker.alive:
+                worker.end()
+                worker = None
+            worker = worker or self._hire(slot)
             self.happened.put(Event(job))
             answer = worker.train(job.run)
             if answer.status == "busy":
@@ -75,8 +77,7 @@ class Crew:
                 answer = Answer("paused")
             self.happened.put(Event(job, answer))
         if worker is not None:
-            worker.leave()
-            worker.process.wait()
+            worker.end()
 
     def _hire(self, slot: Slot) -> Worker:
         with self.lock:

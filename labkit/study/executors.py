@@ -40,6 +40,8 @@ class Answer:
     error: str = ""
     died: bool = False
     """Whether the worker is gone, so that nobody has written the run's end into its record."""
+    said: str = ""
+    """What the process itself wrote before it died."""
 
 
 def slots(runtime: Runtime, workers: int = 0) -> list[Slot]:
@@ -81,8 +83,7 @@ class Worker:
         """Have the run trained; returns when it is over."""
         answer = self._ask(run)
         while answer.status == "reload":  # its sources differ from those that the process has imported
-            self.leave()
-            self.process.wait()
+            self.end()
             self._start()
             answer = self._ask(run)
         return answer
@@ -95,6 +96,13 @@ class Worker:
         """Ask it to checkpoint and leave."""
         with suppress(BrokenPipeError):
             self.stdin.close()
+
+    def end(self) -> None:
+        """Have it leave, wait until it has, and close what was open to it."""
+        self.leave()
+        self.process.wait()
+        self.stdout.close()
+        self.errors.close()
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -123,7 +131,8 @@ class Worker:
             if line.startswith("{"):
                 told = json.loads(line)
                 return Answer(told["status"], told.get("error") or "")
-        return Answer("failed", _death(self.process.wait(), self._said()), died=True)
+        said = self._said()
+        return Answer("failed", _death(self.process.wait(), said), died=True, said=said)
 
     def _said(self) -> str:
         self.errors.seek(0)
@@ -131,9 +140,10 @@ class Worker:
 
 
 def _death(code: int, said: str) -> str:
-    """Why a worker is gone: the signal by its name, or its exit code, and its last words."""
+    """Why a worker is gone: the signal by its name, or its exit code, and its last line."""
+    last = f": {said.splitlines()[-1]}" if said else ""
     if code >= 0:
-        return f"the worker left with exit code {code}{': ' + said if said else ''}"
+        return f"the worker left with exit code {code}{last}"
     name = signal.Signals(-code).name
     hint = " (out of memory?)" if name == "SIGKILL" else ""
-    return f"the worker was killed by {name}{hint}{': ' + said if said else ''}"
+    return f"the worker was killed by {name}{hint}{last}"

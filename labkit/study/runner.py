@@ -220,6 +220,8 @@ def _check_length(job: Job, store: Store) -> None:
 def _bury(job: Job, answer: Answer) -> None:
     """Write the end of a run whose worker could not."""
     with suppress(Busy), job.run.lock():
+        with job.run.console_log.open("a") as log:
+            log.write(f"{answer.said}\n{answer.error}\n".lstrip())
         job.run.update(status="failed", error=answer.error, ended=time.time())
 
 

@@ -64,9 +64,7 @@ def spec_as_json(spec: Any, counts: Costs) -> dict[str, Any]:
         "params": counts.params,
         "non_embedding": counts.non_embedding,
         "flops_per_token": counts.flops_per_token,
-        "components": [
-            {"name": name, "params": params, "flops_per_token": flops} for name, params, flops in counts.table
-        ],
+        "components": {name: {"params": params, "flops_per_token": flops} for name, params, flops in counts.table},
     }
 
 

@@ -52,7 +52,8 @@ def test_long_names_are_shortened_and_stay_apart(loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("a=1", 1), ("a=1e3", 1e3), ("a=rms", "rms"), ("a=[2]", [2]), ("a=b=c", "b=c"), ("a=null", None)]
+    ("text", "value"),
+    [("a=1", 1), ("a=1e3", 1e3), ("a=rms", "rms"), ("a=[2]", [2]), ("a=b=c", "b=c"), ("a=null", None)],
 )
 def test_a_value_is_json_or_else_a_string(text: str, value: object) -> None:
     assert assignment(text) == ("a", value)

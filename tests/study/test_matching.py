@@ -43,7 +43,9 @@ def test_unequal_ones_are_refused_with_how_far_they_are_apart(
     base: Counted, match: str, changes: dict[str, object]
 ) -> None:
     check_match([base, arm(base, changes)], "none")
-    with pytest.raises(Mistake, match=rf"variant 'mine': match='{match}' does not hold: .* \(\+\d+\.\d%\); change a size"):
+    with pytest.raises(
+        Mistake, match=rf"variant 'mine': match='{match}' does not hold: .* \(\+\d+\.\d%\); change a size"
+    ):
         check_match([base, arm(base, changes)], match)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-BASELINES = '''
+BASELINES = """
 from labkit import ModelSpec, RunSpec
 
 pico = RunSpec(
@@ -26,7 +26,7 @@ pico = RunSpec(
     evaluation={"points": 2, "windows": 4, "beyond": (2,)},
 )
 wide = pico.patched({"model.d_model": 32})
-'''
+"""
 
 EXPERIMENT = '''"""Theta in small.
 
@@ -46,8 +46,8 @@ experiment = Experiment(
 Write = Callable[..., Path]
 
 
-@pytest.fixture(autouse=True)
-def _own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture
+def own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a user's files import stays in the test, and so does the data's cache."""
     before = set(sys.modules)
     kept = {name: sys.modules.pop(name) for name in before if name.partition(".")[0] == "experiments"}
@@ -61,11 +61,11 @@ def _own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, own_imports: None) -> Path:
     """A project's folder."""
     (tmp_path / "text").mkdir()
     (tmp_path / "experiments").mkdir()
-    words, draw = "the quick brown fox jumps over a lazy dog and runs away".split(), random.Random(0)
+    words, draw = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"], random.Random(0)
     for index in range(30):
         text = " ".join(draw.choice(words) for _ in range(300))
         (tmp_path / "text" / f"{index}.txt").write_text(text)

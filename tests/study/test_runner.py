@@ -1,0 +1,215 @@
+"""The driver: what is trained, what is not, and how it ends. Without MLflow; with real workers where it matters."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.spec import Mistake
+from labkit.study import crew
+from labkit.study import runner as runner_module
+from labkit.study.editions import Asked, edition
+from labkit.study.executors import Answer, Slot
+from labkit.study.loading import load
+from labkit.study.runner import Options, Outcome, Runner
+from labkit.tracking.console import Console
+from labkit.tracking.record import Run
+from labkit.train.run import Runtime
+
+Write = Callable[..., Path]
+
+
+class NoMirror:
+    """An MLflow that nobody looks at."""
+
+    def __init__(self, *_: object) -> None: ...
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module.mlflow, "Mirror", NoMirror)
+    monkeypatch.setattr(runner_module.mlflow, "pending", lambda *_: False)
+
+
+class Instant:
+    """A worker that is done at once, and alive as long as it is wanted."""
+
+    alive = True
+
+    def __init__(self, slot: Slot) -> None: ...
+    def leave(self) -> None: ...
+    def end(self) -> None: ...
+
+    def train(self, run: Run) -> Answer:
+        with run.lock():
+            data = run.record()["data"]["hash"]
+            run.update(status="done", started=time.time(), seconds=1.0, final={"val/loss": int(data[:4], 16) / 1e4})
+        return Answer("done")
+
+
+@pytest.fixture
+def instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "Worker", Instant)
+
+
+def driver(file: Path, runs: Path, asked: Asked = Asked(), **options: Any) -> Runner:  # noqa: B008
+    loaded, name = edition(load(file), asked)
+    fields: dict[str, Any] = {"command": "labkit run", "workers": 1, **options}
+    return Runner(loaded, name, Options(runs, Runtime(device="cpu"), **fields), Console())
+
+
+def drive(file: Path, runs: Path, asked: Asked = Asked(), **options: Any) -> Outcome:  # noqa: B008
+    return driver(file, runs, asked, **options).run()
+
+
+def finals(runs: Path) -> dict[str, float]:
+    """Variant -> what its one run came to."""
+    records = [json.loads(path.read_text()) for path in sorted(runs.glob("*/*/*/*/record.json"))]
+    return {record["variant"]: record["final"]["val/loss"] for record in records}
+
+
+def test_runs_are_planned_seed_by_seed_and_described(project: Path) -> None:
+    made = driver(project / "experiments" / "theta.py", project / "runs")
+    order = [(job.counted.arm.name, job.seed) for job in made.jobs]
+    assert order == [(arm, seed) for seed in (0, 1) for arm in ("baseline", "theta=1000", "theta=500000")]
+    assert not (project / "runs").exists()
+
+
+@pytest.mark.usefixtures("instant")
+def test_only_what_is_missing_is_trained(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, runs = project / "experiments" / "theta.py", project / "runs"
+    assert not drive(file, runs, Asked(seeds=1), only=["baseline", "theta=1000"]).failed
+    first = finals(runs)
+    assert list(first) == ["baseline", "theta=1000"]
+    times = {path: path.stat().st_mtime_ns for path in runs.glob("*/*/*/*/*.json*")}
+    capsys.readouterr()
+    drive(file, runs, Asked(seeds=1))
+    told = capsys.readouterr().err
+    assert "2 of 3 runs are finished already" in told
+    assert "theta=500000 · seed 0" in told
+    assert "baseline · seed 0" not in told
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    description = json.loads((runs / "theta" / "main" / "experiment.json").read_text())
+    assert [arm["name"] for arm in description["arms"]] == ["baseline", "theta=1000", "theta=500000"]
+    assert description["arms"][1]["changes"] == {"model.position.theta": ["10000", "1000"]}
+    assert description["arms"][1]["varied"] == {"model.position.theta": 1000.0}
+    assert (description["question"], description["file"]) == ("Does theta matter at 32 tokens?", "experiments/theta.py")
+    record = json.loads(next(runs.glob("theta/main/theta=1000/seed0-*/record.json")).read_text())
+    arm = description["arms"][1]
+    assert (record["arm"], record["steps"], record["params"]) == (arm["fingerprint"], arm["steps"], arm["params"])
+    assert sorted(record["sources"]) == ["experiments/baselines.py", "experiments/theta.py"]
+
+
+@pytest.mark.usefixtures("instant")
+def test_changed_sources_are_said_and_run_again_when_asked(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, runs = project / "experiments" / "theta.py", project / "runs"
+    drive(file, runs, Asked(seeds=1), only=["baseline"])
+    record = next(runs.glob("theta/main/baseline/seed0-*/record.json"))
+    before = json.loads(record.read_text())
+    file.write_text(file.read_text() + "\n# another line\n")
+    capsys.readouterr()
+    drive(file, runs, Asked(seeds=1), only=["baseline"])
+    assert "experiments/theta.py changed since runs were finished with it; --fresh" in capsys.readouterr().err
+    assert json.loads(record.read_text()) == before
+    drive(file, runs, Asked(seeds=1), only=["baseline"], fresh=True)
+    after = json.loads(record.read_text())
+    assert after["sources"] != before["sources"]
+    assert after["started"] > before["started"]
+
+
+@pytest.mark.usefixtures("instant")
+def test_changed_data_makes_it_another_run(project: Path) -> None:
+    file, runs = project / "experiments" / "theta.py", project / "runs"
+    drive(file, runs, Asked(seeds=1), only=["baseline"])
+    before = finals(runs)
+    (project / "text" / "0.txt").write_text("something else " * 100)
+    drive(file, runs, Asked(seeds=1), only=["baseline"])
+    assert finals(runs).keys() == before.keys()
+    assert finals(runs) != before
+
+
+BROKEN = '''
+from typing import Literal
+from torch import nn
+from experiments.baselines import pico
+from labkit import Experiment, Norm, Place
+
+class Broken(Norm):
+    """Fails when it is used."""
+    kind: Literal["broken"] = "broken"
+    def build(self, width: int, place: Place) -> nn.Module:
+        return Fails()
+
+class Fails(nn.Module):
+    def forward(self, x):
+        raise ZeroDivisionError("as it was meant to")
+
+experiment = Experiment(
+    baseline=pico,
+    variants={"a": {"model.norm": "broken"}, "b": {"clip": 0.5}},
+    seeds=1, metric="val/loss", match="none"
+)
+'''
+
+
+def test_one_failing_run_does_not_take_the_others_with_it(
+    project: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(BROKEN, "broken.py")
+    outcome = drive(file, project / "runs")
+    assert [job.counted.arm.name for job in outcome.failed] == ["a"]
+    statuses = {
+        p.parent.parent.name: json.loads(p.read_text())["status"] for p in project.glob("runs/*/*/*/*/record.json")
+    }
+    assert statuses == {"baseline": "done", "a": "failed", "b": "done"}
+    told = capsys.readouterr().err
+    assert "ZeroDivisionError: as it was meant to" in told
+    assert "console.log" in told
+
+
+@pytest.mark.usefixtures("instant")
+@pytest.mark.parametrize(("status", "taken"), [("planned", True), ("failed", True), ("paused", False)])
+def test_only_a_run_under_way_keeps_the_sources_that_started_it(project: Path, status: str, taken: bool) -> None:
+    file, runs = project / "experiments" / "theta.py", project / "runs"
+    made = driver(file, runs, Asked(seeds=1), only=["baseline"])
+    made.run()
+    run, before = made.jobs[0].run, made.jobs[0].run.record()
+    run.update(status=status)
+    file.write_text(file.read_text() + "\n# mended\n")
+    drive(file, runs, Asked(seeds=1), only=["baseline"])
+    assert run.record()["status"] == "done"
+    assert (run.record()["sources"] != before["sources"]) is taken
+    assert ("# mended" in (run.source / "experiments" / "theta.py").read_text()) is taken
+
+
+@pytest.mark.usefixtures("instant")
+def test_a_run_in_other_hands_is_waited_for(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, runs = project / "experiments" / "theta.py", project / "runs"
+    made = driver(file, runs, Asked(seeds=1), only=["baseline"])
+    lock = made.jobs[0].run.lock()
+    lock.__enter__()
+    threading.Timer(0.5, lambda: lock.__exit__(None, None, None)).start()
+    assert not made.run().failed
+    told = capsys.readouterr().err
+    assert told.index("is being trained by another process") < told.index("done  val/loss")
+
+
+def test_devices_and_folders_are_checked_before_anything_starts(project: Path) -> None:
+    file = project / "experiments" / "theta.py"
+    loaded, name = edition(load(file), Asked())
+    (project / "runs").write_text("a file")
+    with pytest.raises(Mistake, match=r"--runs .*runs: cannot write there: Not a directory"):
+        driver(file, project / "runs")
+    for device, told in [("cuda", "there is no CUDA device here"), ("cuda:3", "CUDA device")]:
+        if device == "cuda" and runner_module.slots(Runtime(device="auto"))[0].runtime.device == "cuda":
+            continue
+        with pytest.raises(Mistake, match=f"--device {device}: .*{told}"):
+            Runner(loaded, name, Options(project / "r", Runtime(device=device), "labkit run"), Console())
+    with pytest.raises(Mistake, match=r"--only thet=1000: no such arm\. Did you mean 'theta=1000'"):
+        driver(file, project / "r", only=["thet=1000"])
