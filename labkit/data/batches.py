@@ -66,7 +66,8 @@ def require_window(split: Split, length: int) -> None:
     if split.n_tokens <= length:
         raise Mistake(
             f"data.corpus: the {split.name} split has {split.n_tokens} tokens, fewer than one window of context + 1 = "
-            f"{length + 1}. Choose a longer text, or another data.validation or a context of at most {split.n_tokens - 1}."
+            f"{length + 1}. Choose a longer text or another data.validation, or write a context of at most "
+            f"{split.n_tokens - 1}."
         )
 
 

@@ -44,7 +44,7 @@ class Text(Corpus):
     """File, folder or pattern, relative to the experiment's file."""
 
     def resolve(self, base: Path, progress: Progress) -> Source:
-        files = find(base, self.path, "data.corpus.path")
+        files = find(base, self.path)
         version = files[0].name if len(files) == 1 else f"{len(files)} files"
         return Source(digest(files, progress), version, lambda: map(_pieces, files))
 

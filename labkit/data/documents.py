@@ -20,7 +20,7 @@ FEW = 20
 CUT = 1 << 16
 """Bytes of what they are cut into, at most."""
 
-PIECE = 1 << 20
+PIECE = 1 << 18
 """Bytes of a document that are looked at together, at most."""
 
 Row = tuple[int, int, bytes]

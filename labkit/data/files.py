@@ -4,10 +4,11 @@ import glob
 import hashlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
-from labkit.data.cache import cache_root, writable
+from labkit.data.cache import cache_root
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
 from labkit.tracking.record import read_json, write_json
@@ -16,37 +17,48 @@ SETTLED_NS = 2_000_000_000
 """A file that changed this short a time ago could change again without its times or size showing it."""
 
 
-def find(base: Path, pattern: str, place: str) -> list[Path]:
+def find(base: Path, pattern: str) -> list[Path]:
     """The files that a path, a folder or a pattern means, sorted by name; hidden ones are left out. Raises Mistake."""
     path = base / Path(pattern).expanduser()
     if path.is_file():
         return [path]
     root = glob.escape(str(path)) + "/**" if path.is_dir() else _beside(base, pattern)
-    files = sorted(Path(name) for name in glob.glob(root, recursive=True) if Path(name).is_file())
+    found = glob.glob(root, recursive=True)  # noqa: PTH207 (it leaves out what is hidden)
+    files = sorted(file for file in map(Path, found) if file.is_file())
     if not files:
-        found = (
-            "holds no files" if path.is_dir() else "is neither a file nor a folder, nor a pattern that fits any file"
-        )
+        fault = "holds no files" if path.is_dir() else "is neither a file, a folder, nor a pattern that fits any file"
         raise Mistake(
-            f"{place}: {pattern!r} {found} (looked at {path}). "
+            f"data.corpus.path: {pattern!r} {fault} (looked at {path}). "
             "Write a path relative to the experiment's file, or a pattern such as 'books/**/*.txt'."
         )
     return files
 
 
 def digest(files: Iterable[Path], progress: Progress) -> str:
-    """A name for the contents of files in their order; remembered by name, size and times, so that asking again is cheap."""
-    stats = [(str(file.absolute()), file.stat()) for file in files]
+    """Names the contents of files in their order; remembered by name, size and times, so asking again is cheap."""
+    with _readable():
+        stats = [(str(file.absolute()), file.stat()) for file in files]
     rows = [(name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in stats]
     memory = cache_root() / "contents" / f"{hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:32]}.json"
     known = read_json(memory).get("contents")
     if known:
         return str(known)
-    contents = _read(rows, progress)
+    with _readable():
+        contents = _read(rows, progress)
     if time.time_ns() - max(max(mtime, ctime) for _, _, mtime, ctime in rows) > SETTLED_NS:
-        with writable():
-            write_json(memory, {"version": 1, "contents": contents})
+        write_json(memory, {"version": 1, "contents": contents})
     return contents
+
+
+@contextmanager
+def _readable() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Mistake(
+            f"data.corpus.path: {error.filename} cannot be read: {error.strerror}. "
+            "Make it readable, or write a pattern that leaves it out."
+        ) from error
 
 
 def _beside(base: Path, pattern: str) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from labkit.data.cache import cache_root, writable
+from labkit.data.cache import cache_root
 from labkit.spec import Mistake
 from labkit.tracking.record import read_json, write_json
 
@@ -24,8 +24,7 @@ def commit_of(name: str, revision: str) -> str:
                 "or run where the hub can be reached."
             ) from error
         return str(known)
-    with writable():
-        write_json(memory, {"version": 1, "name": name, "revision": revision, "commit": commit})
+    write_json(memory, {"version": 1, "name": name, "revision": revision, "commit": commit})
     return commit
 
 

@@ -16,7 +16,7 @@ FORMATS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".txt": "te
 
 
 class HuggingFace(Corpus):
-    """A column of a dataset, a document a row: local Parquet, JSONL or text by line, or a name on the Hugging Face hub."""
+    """A column of a dataset, a document a row: Parquet, JSONL or text by line, or a name on the Hugging Face hub."""
 
     kind: Literal["hf"] = "hf"
     path: str
@@ -36,7 +36,7 @@ class HuggingFace(Corpus):
 
     def resolve(self, base: Path, progress: Progress) -> Source:
         if self._is_local(base):
-            files = find(base, self.path, "data.corpus.path")
+            files = find(base, self.path)
             return Source(digest(files, progress), f"{len(files)} files", lambda: self._local(base, files))
         commit = commit_of(self.path, self.revision)
         place, streaming = (self.path, self.config), self.streaming
@@ -60,14 +60,18 @@ class HuggingFace(Corpus):
         """The text of each row; a row without text has an empty one."""
         try:
             for row in islice(self._rows(*place, **options), self.limit):
-                text = row[self.column]
-                if not isinstance(text, str | None):
-                    raise self._mistake("column", f"{self.column!r} holds {type(text).__name__}, not text")
-                yield (text or "",)
+                yield (self._text(row[self.column]),)
         except Mistake:
             raise
         except Exception as error:  # what the library raises has no common base
             raise self._mistake("path", f"{self.path!r} cannot be read: {reason(error)}") from error
+
+    def _text(self, value: object) -> str:
+        if not isinstance(value, str | None):
+            raise self._mistake(
+                "column", f"{self.column!r} holds {type(value).__name__}, not text. Choose another column"
+            )
+        return value or ""
 
     def _rows(self, *place: Any, **options: Any) -> Iterator[Any]:
         import datasets

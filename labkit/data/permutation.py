@@ -35,7 +35,7 @@ def _feistel(x: NDArray[np.uint64], half: np.uint64, keys: NDArray[np.uint64]) -
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finalizer (Steele, Lea and Flood, 2014): every bit of the input moves half of those of the output."""
+    """SplitMix64's finalizer (Steele, Lea and Flood, 2014): every bit of the input moves half of the output's."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -3,12 +3,13 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from labkit.data.cache import appearing, cache_root, locked, writable
 from labkit.data.corpus import Corpus, Source
+from labkit.data.encoding import Encoder
 from labkit.data.gather import gather
 from labkit.data.shards import dtype_for
 from labkit.data.stdlib import Stdlib
@@ -29,6 +30,7 @@ class DataSpec(Spec):
     """The fraction of the bytes, in whole documents, that is kept from training."""
 
 
+@writable()
 def prepare(data: DataSpec, tokenizer: Tokenizer, base: Path, progress: Progress = Progress()) -> Store:  # noqa: B008
     """The store of a corpus and a tokenizer: the one that is there, or made now. Raises Mistake.
 
@@ -37,12 +39,11 @@ def prepare(data: DataSpec, tokenizer: Tokenizer, base: Path, progress: Progress
     """
     source = data.corpus.resolve(base, progress)
     path = cache_root() / "stores" / _address(data, tokenizer, source, base)
-    with writable():
-        if not path.exists():
-            with locked(path.with_suffix(".lock"), progress):
-                if not path.exists():
-                    with appearing(path) as fresh:
-                        _make(fresh, data, tokenizer, source, base, progress)
+    if not path.exists():
+        with locked(path.with_suffix(".lock"), progress):
+            if not path.exists():
+                with appearing(path) as fresh:
+                    _make(fresh, data, tokenizer, source, base=base, progress=progress)
     return Store(path)
 
 
@@ -51,7 +52,9 @@ def _address(data: DataSpec, tokenizer: Tokenizer, source: Source, base: Path) -
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _make(folder: Path, data: DataSpec, tokenizer: Tokenizer, source: Source, base: Path, progress: Progress) -> None:
+def _make(
+    folder: Path, data: DataSpec, tokenizer: Tokenizer, source: Source, *, base: Path, progress: Progress
+) -> None:
     """Fill a folder with a store."""
     gathered = gather(source.documents(), folder / "text", progress)
     if data.corpus.resolve(base, progress).contents != source.contents:
@@ -63,21 +66,20 @@ def _make(folder: Path, data: DataSpec, tokenizer: Tokenizer, source: Source, ba
     encoder = tokenizer.encoder(base, training_texts(sides["train"], progress))
     splits = {name: tokenize(side, encoder, folder, name, progress) for name, side in sides.items()}
     (folder / "text").unlink()
-    write_json(folder / "vocabulary.json", [token.hex() for token in encoder.vocabulary])
+    labels = {"corpus": data.corpus.label, "corpus_version": source.version, "tokenizer": tokenizer.label}
+    _describe(folder, encoder, **labels, duplicates=len(gathered) - len(unique), **splits)
+
+
+def _describe(folder: Path, encoder: Encoder, **facts: Any) -> None:
+    vocabulary = encoder.vocabulary
+    write_json(folder / "vocabulary.json", [token.hex() for token in vocabulary])
     if encoder.description:
         write_bytes(folder / "tokenizer.json", encoder.description)
-    write_json(
-        folder / "store.json",
-        {
-            "version": VERSION,
-            "hash": name_of([splits["train"], splits["validation"]], encoder.vocabulary),
-            "corpus": data.corpus.label,
-            "corpus_version": source.version,
-            "tokenizer": tokenizer.label,
-            "size": len(encoder.vocabulary),
-            "end": encoder.end,
-            "dtype": dtype_for(len(encoder.vocabulary)).str,
-            "duplicates": len(gathered) - len(unique),
-            **splits,
-        },
-    )
+    about = {
+        "version": VERSION,
+        "hash": name_of([facts["train"], facts["validation"]], vocabulary),
+        "size": len(vocabulary),
+        "end": encoder.end,
+        "dtype": dtype_for(len(vocabulary)).str,
+    }
+    write_json(folder / "store.json", about | facts)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from labkit.data.encoding import Encoder, LibraryEncoder
 from labkit.data.hub import reason
-from labkit.data.tokenizer import Tokenizer
-from labkit.spec import Mistake, closest
+from labkit.data.tokenizer import END, Tokenizer
+from labkit.spec import Mistake
 
 if TYPE_CHECKING:
     import tokenizers
@@ -25,7 +25,7 @@ class Pretrained(Tokenizer):
     kind: Literal["pretrained"] = "pretrained"
     path: str
     """A tokenizer.json or its folder, relative to the experiment's file; or else a name on the hub."""
-    end: str = "<|endoftext|>"
+    end: str = END
     """The token that ends a document, as it is written in the vocabulary."""
     revision: str = "main"
     """Branch, tag or commit, for a name on the hub."""
@@ -79,9 +79,9 @@ def _loaded(file: Path, changed: int, end: str) -> LibraryEncoder:
 def _end(tokenizer: "tokenizers.Tokenizer", end: str) -> int:
     index = tokenizer.token_to_id(end)
     if index is None:
-        special = [token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special]
-        hint = (
-            closest(end, special) if special else " Its vocabulary has no special tokens: name the token to end with."
+        special = sorted(token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special)
+        raise Mistake(
+            f"tokenizer.end: the tokenizer has no token {end!r} to end a document with. "
+            f"Its special tokens: {', '.join(special[:20]) or 'none, so write one of its others'}."
         )
-        raise Mistake(f"tokenizer.end: the tokenizer has no token {end!r} to end a document with.{hint}")
     return index

@@ -16,9 +16,9 @@ NEWEST = (3, 14)
 """The newest Python whose library was compared with the list; later ones may have dropped a module."""
 
 # Modules and packages that Python 3.11 to 3.14 all have. Left out are those that distributions patch or package apart
-# (argparse, ctypes, dbm, ensurepip, gettext, idlelib, locale, pathlib, pydoc, site, sysconfig, tempfile, tkinter, turtle,
-# venv), generated tables (encodings, pydoc_data, stringprep, keyword, token), and modules on their way out (nturl2path,
-# profile, sre_*).
+# (argparse, ctypes, dbm, ensurepip, gettext, idlelib, locale, pathlib, pydoc, site, sysconfig, tempfile, tkinter,
+# turtle, venv), generated tables (encodings, pydoc_data, stringprep, keyword, token), and modules on their way out
+# (nturl2path, profile, sre_*).
 MODULES = """
     __future__ _collections_abc _compat_pickle _markupbase _py_abc _pydecimal _pyio _strptime _threading_local
     _weakrefset abc ast asyncio base64 bdb bisect bz2 cProfile calendar cmd code codecs codeop collections colorsys
@@ -37,7 +37,7 @@ TABLES = frozenset({"html/entities.py", "re/_casefix.py"})
 
 
 class Stdlib(Corpus):
-    """The source of the running Python's standard library, by a fixed list of modules: always there, a document a file."""
+    """The source of the running Python's standard library, by a fixed list: always there, a file a document."""
 
     kind: Literal["stdlib"] = "stdlib"
 

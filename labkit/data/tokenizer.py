@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import tokenizers
 
 
+END = "<|endoftext|>"
+"""How the token that ends a document is written where a tokenizer has no other way."""
+
+
 class Tokenizer(Choice):
     """A vocabulary, and the rule that cuts text into it."""
 
@@ -58,6 +62,7 @@ class Bpe(Tokenizer):
                 f"tokenizer.vocab_size: {self.vocab_size} asked, but the training split has only text enough "
                 f"for {reached}. Write {reached} or less, or choose a larger corpus."
             )
+        tokenizer.add_special_tokens([END])  # no merge spells it, since GPT-2's words end between signs and letters
         return LibraryEncoder(tokenizer, end=self.vocab_size - 1)
 
 

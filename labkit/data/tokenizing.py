@@ -16,7 +16,7 @@ from labkit.data.store import lengths_of
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
 
-BATCH = 4 << 20
+BATCH = 2 << 20
 """Bytes that are encoded together, about: enough for many threads."""
 
 AHEAD = 2
