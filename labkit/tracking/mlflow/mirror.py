@@ -10,8 +10,11 @@ from labkit.tracking.mlflow.sync import Session
 from labkit.tracking.record import Edition
 
 EVERY = 2.0
+"""Seconds between two passes …"""
+SELDOM = 20.0
+"""… and at most, where a pass is dear."""
 SHARE = 0.08
-"""Of a core, at most, on average: training has the same cores."""
+"""Of a core, on average: training has the same cores."""
 PATIENCE = 120.0
 """Seconds that the last pass may take, for a server that does not answer."""
 
@@ -44,21 +47,23 @@ class Mirror:
     def _keep_up(self) -> None:
         pause = EVERY
         while not self._closing.wait(pause):
-            pause = max(EVERY, self._pass() / SHARE)
+            pause = min(max(EVERY, self._pass() / SHARE), SELDOM)
         self._pass()
 
     def _pass(self) -> float:
-        """Tell what is new; the seconds of a core that it took."""
-        begun = time.thread_time()
+        """Tell what is new; the seconds of a core that it took, importing MLflow and making its store apart."""
         try:
-            if self._session or pending(self.edition, self.uri):
-                self._session = self._session or Session(self.edition, self.uri)
+            if self._session is None and pending(self.edition, self.uri):
+                self._session = Session(self.edition, self.uri)
+            begun = time.thread_time()
+            if self._session:
                 self._session.push()
             self.error = None
+            return time.thread_time() - begun
         except Exception as error:
             self._session = None
             self._fail(error)
-        return time.thread_time() - begun
+            return SELDOM
 
     def _fail(self, error: Exception) -> None:
         self.error = error

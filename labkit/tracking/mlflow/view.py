@@ -65,7 +65,7 @@ class View:
 
     def tags(self, experiment_id: str, run_id: str) -> dict[str, str]:
         """The experiment's tags; the report hangs on the run."""
-        link = f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/report.html"
+        link = f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/report.html?workflowType=machine_learning"
         tail = f"\n\n[The whole report]({link})" if self.report else ""
         return {
             "mlflow.note.content": self.note + tail,
