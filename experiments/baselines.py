@@ -2,7 +2,7 @@
 
 nano trains on a laptop's CPU in under a minute and mini on a GPU in minutes. tiny, small, medium, large and 1B are
 Llama-style models of the usual sizes, with budgets of 20 tokens per parameter (arXiv:2203.15556): give them a corpus
-of your own, for instance ``--set data.corpus='{"kind": "hf", "name": "HuggingFaceFW/fineweb-edu"}'``.
+of your own, for instance ``--set data.corpus='{"kind": "hf", "path": "HuggingFaceFW/fineweb-edu"}'``.
 """
 
 from labkit import ModelSpec, RunSpec
