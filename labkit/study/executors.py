@@ -131,8 +131,8 @@ class Worker:
             if line.startswith("{"):
                 told = json.loads(line)
                 return Answer(told["status"], told.get("error") or "")
-        said = self._said()
-        return Answer("failed", _death(self.process.wait(), said), died=True, said=said)
+        code, said = self.process.wait(), self._said()
+        return Answer("failed", _death(code, said), died=True, said=said)
 
     def _said(self) -> str:
         self.errors.seek(0)

@@ -14,6 +14,7 @@ def show_comparison(console: Console, comparison: Comparison, page: Path) -> Non
     """The table of results, what it answers, and where to read on."""
     headers, rows, _ = comparison.rows()
     styles = ["bold" if arm.is_baseline else "" for arm in comparison.arms]
+    console.say()
     console.table(comparison.title, headers, rows, styles)
     console.show(comparison.answer)
     for note in comparison.notes:

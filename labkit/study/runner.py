@@ -89,15 +89,17 @@ class Runner:
             mirror = mlflow.Mirror(self.edition, uri, lambda text: self.console.say(text, "yellow"))
             mirror.start()
             outcome = self._train(missing)
-            page.write(self.edition)
-            mirror.close()
+            with self.console.busy("writing the report, telling MLflow the rest"):
+                page.write(self.edition)
+                mirror.close()
         elif mlflow.pending(self.edition, uri):
             self._sync(uri)
         return outcome
 
     def _sync(self, uri: str) -> None:
         try:
-            mlflow.sync(self.edition, uri)
+            with self.console.busy("telling MLflow the rest"):
+                mlflow.sync(self.edition, uri)
         except Mistake as error:
             self.console.say(f"MLflow: {error}; `labkit sync` fills it again", "yellow")
 

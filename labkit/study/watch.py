@@ -1,5 +1,6 @@
 """How far the runs are, from what their workers have written; shown as bars, or as lines in a pipe."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,18 +42,20 @@ class Pace:
     @property
     def note(self) -> str:
         """``240/800  loss 2.3140  41.2k tok/s  0:12 left``"""
+        if self.loss is None:
+            return "starting"
         step = f"{self.step:>{len(str(self.job.counted.steps))}}/{self.job.counted.steps}"
-        loss = f"loss {self.loss:.4f}" if self.loss is not None else "loss -"
         speed = f"{formats.rate(self.speed)} tok/s" if self.speed else "- tok/s"
-        return f"{step}  {loss}  {speed:>11}  {clock(self.left)} left"
+        return f"{step}  loss {self.loss:.4f}  {speed:>11}  {clock(self.left)} left"
 
     def look(self) -> None:
         """Read what was written since the last look."""
         lines, self.offset = self.job.run.lines(self.offset)
         for line in lines:
             self.step, self.latest = max(self.step, line["step"]), line["time"]
-            self.loss = line.get("train/loss", self.loss)
-            self.speed = line.get("perf/tokens_per_s", self.speed)
+            if "train/loss" in line:
+                self.loss = math.nan if line["train/loss"] is None else line["train/loss"]
+            self.speed = line.get("perf/tokens_per_s") or self.speed
         if lines and self.origin is None and self.latest >= self.started:
             self.origin = (self.step, self.latest)
 
@@ -106,6 +109,8 @@ class Watch:
     def _show_all(self) -> None:
         if self._now() <= self.first:
             self.began = time.monotonic()
+        if self.over == self.count:
+            return
         note = f"{self.over}/{self.count} runs  {clock(self.left)} left"
         self.gauges.set(f"{'all':<{self.width}}", self._now(), self.total, note)
 

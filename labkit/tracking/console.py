@@ -26,6 +26,9 @@ PLAIN_EVERY = 10.0
 NOTABLE = 2.0
 """Seconds that work takes for its end to be told."""
 
+WIDEST_WORD = 24
+"""Characters that a column of a table keeps together, however narrow the terminal."""
+
 Cells = Sequence[str]
 
 
@@ -38,12 +41,12 @@ class Console(Progress):
         self.live = _interactive(self.err)
 
     def say(self, text: str = "", style: str = "") -> None:
-        """A line for the person, never cut or wrapped by us."""
-        self.err.print(Text(text, style), soft_wrap=True)
+        """A line for the person; in a pipe it stays one line."""
+        self.err.print(Text(text, style), soft_wrap=not self.err.is_terminal)
 
     def show(self, text: str) -> None:
         """A line that is a result."""
-        self.out.print(Text(text), soft_wrap=True)
+        self.out.print(Text(text), soft_wrap=not self.out.is_terminal)
 
     def document(self, text: str) -> None:
         """A whole machine-readable document on standard output, byte for byte."""
@@ -54,9 +57,10 @@ class Console(Progress):
         self, title: str, columns: Cells, rows: Sequence[Cells], styles: Sequence[str] = (), left: int = 1
     ) -> None:
         """A table of texts, its first `left` columns left-aligned; `styles` colours whole rows."""
-        table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+        table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         for index, column in enumerate(columns):
-            table.add_column(Text(column), justify="left" if index < left else "right", overflow="fold")
+            side, word = "left" if index < left else "right", _longest_word([column, *(row[index] for row in rows)])
+            table.add_column(Text(column), justify=side, overflow="fold", min_width=min(word, WIDEST_WORD))
         for index, row in enumerate(rows):
             style = styles[index] if index < len(styles) else ""
             table.add_row(*(Text(cell, style) for cell in row))
@@ -77,6 +81,15 @@ class Console(Progress):
         with Bars(*columns, console=self.err, transient=True) as bars:
             bar = bars.add_task(description, total=total)
             yield lambda amount: bars.advance(bar, amount)
+
+    @contextmanager
+    def busy(self, what: str) -> Generator[None]:
+        """Show on a terminal that something goes on whose length nobody knows."""
+        if not self.live:
+            yield
+            return
+        with self.err.status(Text(what)):
+            yield
 
     @contextmanager
     def gauges(self) -> Generator["Gauges"]:
@@ -142,6 +155,10 @@ class _Plain:
             self.told = now
             of = f" of {brief(self.total)}" if self.total else ""
             self.console.say(f"{self.description}: {brief(self.done)}{of} {self.unit}".rstrip())
+
+
+def _longest_word(texts: Cells) -> int:
+    return max((len(word) for text in texts for word in text.split()), default=0)
 
 
 def brief(number: float) -> str:

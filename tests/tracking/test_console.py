@@ -45,7 +45,7 @@ def test_a_table_is_a_result_and_the_rest_is_not(capsys: pytest.CaptureFixture[s
     assert err == "something [not markup] happened\n"
     lines = out.splitlines()
     assert lines[0] == "title"
-    assert lines[3:5] == [" a         1", " [b]      22"]
+    assert lines[3:5] == [" a        1", " [b]     22"]
     assert lines[-1] == '{"a": 1}'
     assert not CONTROL.search(out + err)
     assert all(line == line.rstrip() for line in lines)

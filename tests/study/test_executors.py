@@ -1,0 +1,72 @@
+"""Executors: how many workers there are and where, and how their deaths are told."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from labkit.spec import Mistake
+from labkit.study.executors import Slot, Worker, slots
+from labkit.tracking.record import Run
+from labkit.train.run import Runtime
+
+Machine = Callable[..., None]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine with so many GPUs and cores."""
+
+    def made(gpus: int, cores: int = 4, visible: str = "") -> None:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    return made
+
+
+def test_a_cpu_has_a_single_threaded_worker_a_core(machine: Machine) -> None:
+    machine(gpus=0, cores=3)
+    found = slots(Runtime(device="auto"))
+    assert [(slot.runtime.device, slot.environment["OMP_NUM_THREADS"]) for slot in found] == [("cpu", "1")] * 3
+    assert len(slots(Runtime(device="cpu"), workers=1)) == 1
+
+
+def test_each_gpu_has_a_worker_that_sees_no_other(machine: Machine) -> None:
+    machine(gpus=2)
+    found = slots(Runtime(device="auto"))
+    assert [(slot.runtime.device, slot.environment["CUDA_VISIBLE_DEVICES"]) for slot in found] == [
+        ("cuda", "0"),
+        ("cuda", "1"),
+    ]
+    assert len(slots(Runtime(device="cuda"), workers=1)) == 1
+
+
+def test_gpus_are_counted_among_those_that_are_visible(machine: Machine) -> None:
+    machine(gpus=2, visible="5,GPU-7")
+    (slot,) = slots(Runtime(device="cuda:1"))
+    assert slot.environment == {"CUDA_VISIBLE_DEVICES": "GPU-7"}
+
+
+def test_the_runtime_is_kept_apart_from_its_device(machine: Machine) -> None:
+    machine(gpus=1)
+    (slot,) = slots(Runtime(device="auto", mode="fast", micro_batch=2))
+    assert slot.runtime == Runtime(device="cuda", mode="fast", micro_batch=2)
+
+
+@pytest.mark.parametrize(("gpus", "device", "told"), [(0, "cuda", "there is no CUDA"), (2, "cuda:2", "there are 2 CUDA")])
+def test_a_device_that_is_not_there_is_refused(machine: Machine, gpus: int, device: str, told: str) -> None:
+    machine(gpus)
+    with pytest.raises(Mistake, match=f"--device {device}: {told}"):
+        slots(Runtime(device=device))
+
+
+def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    worker = Worker(Slot(Runtime(device="cpu"), {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere"}))
+    answer = worker.train(Run(tmp_path))
+    worker.end()
+    assert (answer.status, answer.died) == ("failed", True)
+    assert "exit code 1" in answer.error
+    assert "encodings" in answer.said
