@@ -38,7 +38,7 @@ def training_texts(documents: Documents, progress: Progress) -> Iterator[str]:
 def tokenize(documents: Documents, encoder: Encoder, folder: Path, name: str, progress: Progress) -> dict[str, Any]:
     """Write a split, each document ended by the end token; gives what the store says of it. Raises Mistake.
 
-    A document of more than `documents.PIECE` bytes is encoded in pieces.
+    A document of more than `documents.PIECE` bytes is encoded in pieces, which keeps memory flat.
     """
     sizes = lengths_of(encoder.vocabulary)
     dtype = dtype_for(len(sizes))
@@ -49,7 +49,7 @@ def tokenize(documents: Documents, encoder: Encoder, folder: Path, name: str, pr
     ):
         for batch, ids, counts in _encoded(documents, encoder):
             stops = np.cumsum(counts)
-            n_bytes += _accounted(batch, np.diff(np.cumsum(sizes[ids])[stops - 1], prepend=0), encoder)
+            n_bytes += _accounted(batch, np.diff(np.append(0, np.cumsum(sizes[ids]))[stops], prepend=0), encoder)
             ended = np.insert(ids.astype(dtype), stops[[ends for _, ends in batch]], encoder.end)
             writer.append(ended)
             n_tokens += len(ended)

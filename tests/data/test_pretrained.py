@@ -76,6 +76,12 @@ def test_a_tokenizer_that_changes_the_text_is_refused(tmp_path: Path, library: L
         stored(tmp_path, library, poem)
 
 
+def test_a_tokenizer_without_a_word_for_the_text_is_refused(tmp_path: Path, poem: str) -> None:
+    library = Library(models.BPE({"<|endoftext|>": 0, "日": 1}, []))
+    with pytest.raises(Mistake, match=r"tokenizer: this tokenizer changes the text: .* come back as \d+"):
+        stored(tmp_path, library, poem)
+
+
 def test_sentencepiece_bytes_and_spaces_are_told(tmp_path: Path, poem: str) -> None:
     vocab = (
         {"</s>": 0, "<unk>": 1} | {f"<0x{value:02X}>": 2 + value for value in range(256)} | {"\u2581": 258, "t": 259}
