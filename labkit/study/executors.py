@@ -111,7 +111,7 @@ class Worker:
     def _start(self) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "labkit.worker", "--runtime", json.dumps(self.slot.runtime.as_json())],
+            [sys.executable, "-P", "-m", "labkit.worker", "--runtime", json.dumps(self.slot.runtime.as_json())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
