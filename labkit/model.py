@@ -106,7 +106,8 @@ class Transformer(nn.Module):
 
     def keyed(self, seed: int, step: int, row: int) -> None:
         """Set what the dropout masks depend on; `row` is the place of the first sequence in the global batch."""
-        self.dropout_key.copy_(torch.tensor((seed, step, row)))
+        for slot, value in zip(self.dropout_key, (seed, step, row), strict=True):
+            slot.fill_(value)  # copying from the host would wait for the device
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """The logits_BTV of each token's successor."""

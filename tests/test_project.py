@@ -45,5 +45,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
 
 
 def test_no_module_is_longer_than_two_rooms() -> None:
-    long = {str(path): count for path in ROOT.glob("labkit/**/*.py") if (count := len(path.read_text().splitlines())) > 400}
+    long = {
+        str(path): count for path in ROOT.glob("labkit/**/*.py") if (count := len(path.read_text().splitlines())) > 400
+    }
     assert not long

@@ -56,7 +56,9 @@ def test_the_runtime_is_kept_apart_from_its_device(machine: Machine) -> None:
     assert slot.runtime == Runtime(device="cuda", mode="fast", micro_batch=2)
 
 
-@pytest.mark.parametrize(("gpus", "device", "told"), [(0, "cuda", "there is no CUDA"), (2, "cuda:2", "there are 2 CUDA")])
+@pytest.mark.parametrize(
+    ("gpus", "device", "told"), [(0, "cuda", "there is no CUDA"), (2, "cuda:2", "there are 2 CUDA")]
+)
 def test_a_device_that_is_not_there_is_refused(machine: Machine, gpus: int, device: str, told: str) -> None:
     machine(gpus)
     with pytest.raises(Mistake, match=f"--device {device}: {told}"):

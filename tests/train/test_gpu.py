@@ -5,6 +5,8 @@ import itertools
 import pytest
 import torch
 
+from labkit.model import Transformer
+from labkit.tracking.record import Run
 from labkit.train.run import RunSpec
 
 pytestmark = [
@@ -41,3 +43,71 @@ def test_a_late_reading_cuts_the_record_at_the_step_that_diverged(lab, spec) -> 
     run = lab.train(spec.patched(changes), device="cuda")
     assert (run.record()["status"], run.record()["diverged_at"]) == ("diverged", 2)
     assert [step for step, _ in run.metrics()["train/loss"]] == [1]
+
+
+@pytest.fixture
+def large(lab) -> RunSpec:
+    """Large enough for attention kernels that add in any order to show it."""
+    return lab.spec.patched(
+        {
+            "model.d_model": 768,
+            "model.context": 1024,
+            "model.attention.n_heads": 12,
+            "batch_size": 32,
+            "precision": "bf16",
+            "optimizer.lr": 1e-3,
+            "budget.steps": 12,
+            "evaluation.windows": 8,
+            "evaluation.beyond": (2,),
+        }
+    )
+
+
+def weights(run: Run) -> bytes:
+    return (run.checkpoints / "final.safetensors").read_bytes()
+
+
+def test_large_runs_repeat_bit_for_bit_also_when_interrupted(lab, large, curves) -> None:
+    whole, again, cut = lab.train(large, device="cuda"), lab.train(large, device="cuda"), lab.plan(large)
+    asked = itertools.count()
+    lab.train(large, cut, lambda: next(asked) >= 5, device="cuda")
+    lab.train(large, cut, device="cuda")
+    assert curves(whole) == curves(again) == curves(cut)
+    assert weights(whole) == weights(again) == weights(cut)
+
+
+def test_activation_checkpointing_gives_the_same_bits_in_less_memory(lab, large) -> None:
+    deep = large.patched({"model.n_layers": 6, "model.dropout.residual": 0.1})
+    plain, recomputed = lab.train(deep, device="cuda"), lab.train(deep, device="cuda", activation_checkpointing=True)
+    assert weights(plain) == weights(recomputed)
+    kept, saved = (run.record()["final"]["perf/memory_gib"] for run in (plain, recomputed))
+    assert saved < 0.8 * kept
+
+
+def test_grouped_heads_with_dropout_train_in_micro_batches(lab, large) -> None:
+    attention = {"kind": "gqa", "n_heads": 12, "n_kv_heads": 4}
+    spec = large.patched({"model.attention": attention, "model.dropout": 0.1, "batch_size": 8})
+    losses = dict(lab.train(spec, device="cuda", micro_batch=2).metrics()["train/loss"])
+    assert losses[12] < losses[1] - 0.5
+
+
+def test_the_fast_mode_says_so_and_learns_the_same(lab, large) -> None:
+    exact, fast = lab.train(large, device="cuda"), lab.train(large, device="cuda", mode="fast")
+    assert (exact.record()["mode"], fast.record()["mode"]) == ("exact", "fast")
+    assert fast.record()["final"]["val/loss"] == pytest.approx(exact.record()["final"]["val/loss"], rel=0.02)
+
+
+def test_the_gpu_computes_what_the_cpu_computes(large) -> None:
+    model = Transformer(large.model.patched({"n_layers": 1}), 257)
+    model.initialize(0)
+    tokens = torch.randint(257, (2, 128))
+    here = model.losses(tokens, tokens.roll(-1, 1))
+    there = model.cuda().losses(tokens.cuda(), tokens.cuda().roll(-1, 1))
+    torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-4)
+
+
+def test_memory_is_given_back_after_each_run(lab, large) -> None:
+    lab.train(large, device="cuda")
+    after_one = torch.cuda.memory_reserved()
+    lab.train(large, device="cuda")
+    assert torch.cuda.memory_reserved() <= after_one
