@@ -64,7 +64,7 @@ class Runner:
         for arm in self.arms:
             options.runtime.rows(arm.arm.spec.batch_size)
         self.jobs = chosen(jobs_of(self.arms, self.experiment.seed_list, self.edition), options.only)
-        files = [file for file in source.imported_sources(loaded.root, loaded.file) if file.is_file()]
+        files = source.imported_sources(loaded.root, loaded.file)
         self.planner = Planner(loaded, self.edition, files)
         self.sources = self.planner.hashes()
         self.stores: dict[str, Store] = {}

@@ -7,16 +7,24 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+from labkit.spec import Mistake
 from labkit.tracking.record import write_bytes
+
+LABKIT = Path(__file__).resolve().parents[1]
 
 
 def load(file: Path, root: Path) -> ModuleType:
-    """Import a file by path under its dotted name below `root`, which comes first on sys.path for its neighbours."""
+    """Import a file by path under its dotted name below `root`, which comes first on sys.path for its neighbours.
+
+    Raises Mistake for a file whose name would hide a module of Python's own.
+    """
     file, root = file.resolve(), root.resolve()
     if str(root) in sys.path:
         sys.path.remove(str(root))
     sys.path.insert(0, str(root))
     name = ".".join(file.relative_to(root).with_suffix("").parts)
+    if name in sys.stdlib_module_names:
+        raise Mistake(f"{file.name}: this name belongs to a module of Python's own; give the file another")
     loaded = sys.modules.get(name)
     if loaded is not None and Path(loaded.__file__ or "") == file:
         return loaded
@@ -36,10 +44,10 @@ def load(file: Path, root: Path) -> ModuleType:
 def imported_sources(root: Path, file: Path) -> list[Path]:
     """The file and every module below `root` that is imported by now, apart from installed packages and labkit."""
     root, found = root.resolve(), {file.resolve()}
-    for name, module in list(sys.modules.items()):
-        path = Path(getattr(module, "__file__", None) or "/").resolve()
-        if path.suffix == ".py" and path.is_relative_to(root) and not _installed(name, path.relative_to(root)):
-            found.add(path)
+    for module in list(sys.modules.values()):
+        path = Path(getattr(module, "__file__", None) or "")
+        if path.is_absolute() and path.suffix == ".py" and _is_own(path.resolve(), root):
+            found.add(path.resolve())
     return sorted(found)
 
 
@@ -54,7 +62,9 @@ def capture(into: Path, root: Path, files: Iterable[Path]) -> dict[str, str]:
     return hashes
 
 
-def _installed(name: str, relative: Path) -> bool:
-    top = name.partition(".")[0]
-    hidden = any(part in ("site-packages", "dist-packages") or part.startswith(".") for part in relative.parts)
-    return hidden or top in ("labkit", "__main__")
+def _is_own(path: Path, root: Path) -> bool:
+    """Whether a file is the user's: in the project, and neither labkit's nor installed there."""
+    if not path.is_relative_to(root) or path.is_relative_to(LABKIT):
+        return False
+    parts = path.relative_to(root).parts
+    return not any(part in ("site-packages", "dist-packages") or part.startswith(".") for part in parts)

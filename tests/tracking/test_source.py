@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import labkit.tracking.source
+from labkit.spec import Mistake
 from labkit.tracking.source import capture, imported_sources, load
 
 
@@ -35,6 +37,12 @@ def test_the_sources_are_the_file_and_the_local_modules_it_imported(project: Pat
     assert names == ["neighbour_of_test.py", "one_test_study.py"]
 
 
+def test_what_labkit_imports_of_itself_is_no_source_of_the_user(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, root = project / "studies" / "one_test_study.py", Path(labkit.__file__).parents[1]
+    monkeypatch.setitem(sys.modules, "__mp_main__", labkit.tracking.source)
+    assert not [path for path in imported_sources(root, file) if path.is_relative_to(root / "labkit")]
+
+
 def test_a_copy_has_the_same_places_and_known_hashes(project: Path, tmp_path: Path) -> None:
     file = project / "studies" / "one_test_study.py"
     load(file, project)
@@ -50,3 +58,10 @@ def test_a_file_that_fails_leaves_nothing_half_loaded(project: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         load(file, project)
     assert "studies.broken_test_study" not in sys.modules
+
+
+def test_a_file_that_would_hide_a_module_of_python_is_refused(project: Path) -> None:
+    file = project / "random.py"
+    file.write_text("")
+    with pytest.raises(Mistake, match=r"random.py: this name belongs to a module of Python's own"):
+        load(file, project)

@@ -65,7 +65,7 @@ class Lab:
     ) -> Run:
         spec = spec or self.spec
         run = run or self.plan(spec)
-        train(run, spec, Runtime(device="cpu", **runtime), self.store, should_stop)
+        train(run, spec, Runtime(**{"device": "cpu", **runtime}), self.store, should_stop)
         return run
 
 
