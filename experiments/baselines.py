@@ -20,15 +20,16 @@ nano = RunSpec(
         feedforward={"kind": "swiglu", "multiple_of": 8},
         position={"kind": "rope", "theta": 10_000},
         head="tied",
-        init="scaled_residual",
+        init={"kind": "scaled_residual", "std": 0.06},
     ),
     data=TEXT,
     tokenizer="byte",
-    optimizer={"kind": "adamw", "lr": 5e-3, "betas": (0.9, 0.95), "weight_decay": 0.1},
-    schedule={"kind": "cosine", "warmup": 0.1, "final": 0.1},
-    budget={"kind": "steps", "steps": 300},
-    batch_size=8,
+    optimizer={"kind": "adamw", "lr": 6e-3, "betas": (0.9, 0.95), "weight_decay": 0.1},
+    schedule={"kind": "linear", "warmup": 0.05, "final": 0.0},
+    budget={"kind": "steps", "steps": 1200},
+    batch_size=2,
     precision="fp32",
+    evaluation={"points": 10, "windows": 64, "beyond": (2, 4)},
 )
 
 mini = RunSpec(

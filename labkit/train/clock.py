@@ -12,7 +12,7 @@ class Clock:
     def __init__(self) -> None:
         self._total, self._since, self._stopped = 0.0, time.perf_counter(), False
         self._timed_steps, self._timed_seconds = 0, 0.0
-        self._mark: float | None = None
+        self._first = True
 
     @property
     def seconds(self) -> float:
@@ -28,13 +28,12 @@ class Clock:
         finally:
             self._since, self._stopped = time.perf_counter(), False
 
-    def tick(self) -> None:
-        """A step has ended."""
-        now = self.seconds
-        if self._mark is not None:
+    def tick(self, seconds: float) -> None:
+        """A step has ended, and took so long."""
+        if not self._first:
             self._timed_steps += 1
-            self._timed_seconds += now - self._mark
-        self._mark = now
+            self._timed_seconds += seconds
+        self._first = False
 
     @property
     def timed(self) -> tuple[int, float]:

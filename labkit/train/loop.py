@@ -1,7 +1,8 @@
 """One run from its folder to its result: build, resume, step, evaluate, checkpoint, and put it on record."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import torch
 
@@ -113,22 +114,28 @@ class Session:
         for reading in self.step.readings(lag):
             if self.watch.sees_divergence(reading):
                 raise Diverged(reading.step)
-            self.clock.tick()
+            self.clock.tick(reading.seconds)
             self.curves.take(reading, self.surroundings)
 
     def surroundings(self, step: int) -> dict[str, float]:
         return {"perf/memory_gib": memory_gib(self.device), "data/epoch": self.batches.epoch(step)}
 
-    def evaluate(self) -> None:
+    @contextmanager
+    def apart(self) -> Generator[None]:
+        """What happens inside is not training: its time does not count."""
         self.read(lag=0)
         with self.clock.stopped():
+            yield
+        self.step.rest()
+
+    def evaluate(self) -> None:
+        with self.apart():
             self.run.append(self.done, self.evaluator.on_the_way())
             self.run.update(step=self.done, seconds=self.clock.seconds)
 
     def save(self) -> None:
         """Write a checkpoint of all that the next step depends on."""
-        self.read(lag=0)
-        with self.clock.stopped():
+        with self.apart():
             start = time.monotonic()
             facts = {"clock": self.clock.state(), "watch": self.watch.state(), "curves": self.curves.state()}
             self.checkpoints.save(self.done, packed(self.weights, self.optimizer), facts)
@@ -148,8 +155,7 @@ class Session:
 
     def end(self) -> str:
         """Measure the whole validation split and keep the weights."""
-        self.read(lag=0)
-        with self.clock.stopped():
+        with self.apart():
             values, by_position = self.evaluator.at_the_end()
             self.checkpoints.finish(self.model, {"step": self.done, "precision": self.spec.precision})
             final = values | {"train/loss": self.watch.mean} | self.pace()

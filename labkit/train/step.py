@@ -15,6 +15,7 @@ from torch import Tensor
 
 from labkit.model import Transformer
 from labkit.optim.weights import Weights
+from labkit.train.moments import Moment, moment_on
 
 LAG = {"cpu": 0, "cuda": 4}
 """How many steps a reading stays on its way, so that the host runs ahead of the device."""
@@ -31,6 +32,8 @@ class Reading:
     """Of the gradient, before clipping."""
     frozen: bool
     """Whether this step, or one before it, was not finite and changed nothing."""
+    seconds: float
+    """From the end of the step before, or after a rest from its own beginning."""
 
 
 class Step:
@@ -52,25 +55,33 @@ class Step:
         self.device = weights.gradient.device
         self.rates = rates if self.device.type == "cpu" else torch.tensor(rates, device=self.device)
         self.frozen = torch.zeros((), device=self.device)
-        self.on_their_way: deque[tuple[int, Tensor, Any]] = deque()
+        self.on_their_way: deque[tuple[int, Tensor, Moment, Moment]] = deque()
+        self.last: Moment | None = None
 
     def __call__(self, step: int, tokens_BT: Tensor) -> None:
         """Make update number `step`, counted from 0, on a global batch of T + 1 tokens a row."""
+        before = self.last or moment_on(self.device)
         loss = self._accumulate(step, self._on_device(tokens_BT))
         norm = self.weights.norm()
         finite = torch.isfinite(loss) & torch.isfinite(norm)
         self.frozen.copy_(torch.maximum(self.frozen, (~finite).float()))
         self._update(step, norm)
-        self._send(step, torch.stack((loss.double(), norm.double(), self.frozen.double())))
+        values = self._to_host(torch.stack((loss.double(), norm.double(), self.frozen.double())))
+        self.last = moment_on(self.device)
+        self.on_their_way.append((step, values, before, self.last))
+
+    def rest(self) -> None:
+        """Something else comes between the last step and the next: its time is not the next one's."""
+        self.last = None
 
     def readings(self, lag: int | None = None) -> Iterator[Reading]:
         """The readings that have arrived, in order; a lag of 0 waits for all of them."""
         lag = LAG[self.device.type] if lag is None else lag
         while len(self.on_their_way) > lag:
-            step, values, arrived = self.on_their_way.popleft()
-            arrived.synchronize()
+            step, values, before, arrived = self.on_their_way.popleft()
+            arrived.wait()
             loss, norm, frozen = values.tolist()
-            yield Reading(step + 1, loss, norm, bool(frozen))
+            yield Reading(step + 1, loss, norm, bool(frozen), arrived.since(before))
 
     def _accumulate(self, step: int, tokens_BT: Tensor) -> Tensor:
         """Gradients of the mean loss into the weights' flat gradient; gives that loss."""
@@ -99,18 +110,8 @@ class Step:
             return tokens_BT
         return tokens_BT.pin_memory().to(self.device, non_blocking=True)
 
-    def _send(self, step: int, values: Tensor) -> None:
+    def _to_host(self, values: Tensor) -> Tensor:
+        """Where the values will have arrived when the next moment has passed."""
         if self.device.type == "cpu":
-            self.on_their_way.append((step, values, _Arrived()))
-            return
-        arrived = torch.cuda.Event()
-        landed = torch.empty(values.shape, dtype=values.dtype, pin_memory=True).copy_(values, non_blocking=True)
-        arrived.record()
-        self.on_their_way.append((step, landed, arrived))
-
-
-class _Arrived:
-    """The event of a value that is on the host already."""
-
-    def synchronize(self) -> None:
-        pass
+            return values
+        return torch.empty(values.shape, dtype=values.dtype, pin_memory=True).copy_(values, non_blocking=True)

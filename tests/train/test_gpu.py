@@ -111,3 +111,12 @@ def test_memory_is_given_back_after_each_run(lab, large) -> None:
     after_one = torch.cuda.memory_reserved()
     lab.train(large, device="cuda")
     assert torch.cuda.memory_reserved() <= after_one
+
+
+def test_the_speed_of_a_run_is_the_same_at_every_point(lab, large) -> None:
+    """The host runs ahead of the device and reads in bursts, of which the curve must show nothing."""
+    spec = large.patched({"budget.steps": 60, "evaluation.points": 6, "model.n_layers": 6})
+    run = lab.train(spec, device="cuda")
+    speeds = [speed for _, speed in run.metrics()["perf/tokens_per_s"]][2:]
+    assert max(speeds) < 1.5 * min(speeds)
+    assert run.record()["final"]["perf/tokens_per_s"] == pytest.approx(sorted(speeds)[len(speeds) // 2], rel=0.2)

@@ -7,7 +7,7 @@ from labkit.train.watch import Watch
 
 
 def reading(step: int, loss: float, frozen: bool = False) -> Reading:
-    return Reading(step, loss, 1.0, frozen)
+    return Reading(step, loss, 1.0, frozen, 0.1)
 
 
 def first_divergence(watch: Watch, losses: list[float], start: int = 1) -> int | None:
