@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from labkit.spec import Choice
+
 BASELINES = """
 from labkit import ModelSpec, RunSpec
 
@@ -48,7 +50,8 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a user's files import stays in the test, and so does the data's cache."""
+    """What a user's files import and register stays in the test, and so does the data's cache."""
+    registries = [(family, dict(family.variants)) for family in Choice.__subclasses__()]
     before = set(sys.modules)
     kept = {name: sys.modules.pop(name) for name in before if name.partition(".")[0] == "experiments"}
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -56,8 +59,10 @@ def own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     yield
     for name in set(sys.modules) - before | kept.keys():
         if name.partition(".")[0] == "experiments":
-            del sys.modules[name]
+            sys.modules.pop(name, None)
     sys.modules.update(kept)
+    for family, variants in registries:
+        family.variants = variants
 
 
 @pytest.fixture
