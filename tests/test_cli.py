@@ -173,10 +173,10 @@ def test_a_norm_of_ones_own_works_everywhere_without_another_edit(
 
 def test_what_happens_to_a_run_changes_no_digit(project: Path, ask: Callable[..., Result]) -> None:
     """The driver is killed, then interrupted, then its worker is killed; an uninterrupted run is the oracle."""
-    command = ["run", "experiments/theta.py", "--only", "theta=1000", "--seeds", 1, "--steps", 500, "--workers", 1]
+    command = ["run", "experiments/theta.py", "--only", "theta=1000", "--seeds", 1, "--steps", 1500, "--workers", 1]
     broken = [*command, "--runs", "broken"]
     with running(broken, project) as driver:
-        run = wait_for(lambda: Edition(project / "broken" / "theta" / "steps=500").runs())[0]
+        run = wait_for(lambda: Edition(project / "broken" / "theta" / "steps=1500").runs())[0]
         wait_for(lambda: run.lines()[0])
         driver.kill()
     wait_for(lambda: not run.owned)
@@ -198,7 +198,7 @@ def test_what_happens_to_a_run_changes_no_digit(project: Path, ask: Callable[...
 
     assert ask(*broken).exit_code == 0
     assert ask(*command, "--runs", "straight").exit_code == 0
-    straight = Edition(project / "straight" / "theta" / "steps=500").runs()[0]
+    straight = Edition(project / "straight" / "theta" / "steps=1500").runs()[0]
     assert curves(run) == curves(straight)
     assert run.record()["final"]["val/loss"] == straight.record()["final"]["val/loss"]
 

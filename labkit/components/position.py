@@ -99,11 +99,11 @@ class Rotary(nn.Module):
         self.register_buffer("sin", sin, persistent=False)
 
     def tables(self, length: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """cos and sin of every angle, each (length, 1, rotated / 2); the angles are taken in fp64."""
-        pairs = torch.arange(0, self.rotated, 2, dtype=torch.float64, device=device)
-        positions = torch.arange(length, dtype=torch.float64, device=device)
+        """cos and sin of every angle, each (length, 1, rotated / 2); taken in fp64 on the host, so alike everywhere."""
+        pairs = torch.arange(0, self.rotated, 2, dtype=torch.float64, device="cpu")
+        positions = torch.arange(length, dtype=torch.float64, device="cpu")
         angles = torch.outer(positions, self.theta ** (-pairs / self.rotated)).unsqueeze(1)
-        return angles.cos().to(dtype), angles.sin().to(dtype)
+        return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
 
     def forward(self, x_BTHD: Tensor) -> Tensor:
         length, dtype = x_BTHD.shape[1], torch.promote_types(x_BTHD.dtype, torch.float32)
