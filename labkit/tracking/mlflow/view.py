@@ -86,6 +86,7 @@ def note(edition: Edition) -> str:
 def state(edition: Edition, setting: Setting) -> dict[str, Any]:
     """The UI's own state: all runs shown, grouped by arm, our sections in our order, the second half enlarged."""
     params = [f"params.`{short}`" for short in setting.varied.names.values()]
+    first, *others = _charts()
     return {
         "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": setting.grouping}]},
         "useGroupedValuesInCharts": True,
@@ -97,7 +98,7 @@ def state(edition: Edition, setting: Setting) -> dict[str, Any]:
         "hideEmptyCharts": True,
         "autoRefreshEnabled": True,
         "compareRunSections": [_section(section) for section in SECTIONS],
-        "compareRunCharts": [*_enlarged(edition), *_charts()],
+        "compareRunCharts": [first, *_enlarged(edition), *others],
     }
 
 

@@ -40,7 +40,7 @@ def test_the_second_half_of_the_metric_is_enlarged_once_a_run_is_finished(editio
     setting = Setting.of(edition)
     assert "range" not in opened(View.of(edition, setting))["compareRunCharts"][0]
     run.update(status="done")
-    enlarged = opened(View.of(edition, setting))["compareRunCharts"][0]
+    enlarged = opened(View.of(edition, setting))["compareRunCharts"][1]
     assert enlarged["range"] == {"xMin": 20, "xMax": 40, "yMin": 0.9, "yMax": 2.1}
 
 
