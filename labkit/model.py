@@ -53,6 +53,9 @@ class ModelSpec(Spec):
             raise ValueError(f"attention: {fault}")
         if fault := self.position.fault(self.attention.width_of_head(self.d_model)):
             raise ValueError(f"position: {fault}")
+        if self.reach is not None and self.reach < self.context:
+            kind = self.position.as_json()["kind"]
+            raise ValueError(f"position: {kind} reaches {self.reach} tokens, fewer than context {self.context}")
         return self
 
 

@@ -276,6 +276,8 @@ def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
                     at[step] = json.loads(_dumps(field.get_default(call_default_factory=True)))
         else:
             raise Mistake(f"{path}: nothing lies under {'.'.join(steps[:depth])} = {at!r}")
+        if step == "kind" and depth:
+            raise Mistake(f"{path}: a kind comes with its own fields; write {'.'.join(steps[:depth])} = {value!r}")
         if depth == len(steps) - 1:
             at[key] = value.as_json() if isinstance(value, Spec) else value
         else:

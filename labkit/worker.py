@@ -77,6 +77,8 @@ class Worker:
                 return {"status": train(run, spec, self.runtime, store, self.should_stop(run))}
             except Exception as error:
                 traceback.print_exc()
+                if torch.cuda.is_initialized():  # a CUDA error leaves a context that nothing runs in any more
+                    self.leaving.set()
                 run.update(status="failed", error=in_a_line(error), ended=time.time())
                 return {"status": "failed", "error": in_a_line(error)}
             finally:

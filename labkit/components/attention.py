@@ -112,7 +112,8 @@ class SelfAttention(nn.Module):
     def mix_with_dropout(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
         """The same with keyed dropout on the probabilities, which no fused attention of torch's can take."""
         q_BKGTd = q_BHTd.unflatten(1, (self.n_kv_heads, -1))
-        scores = (q_BKGTd @ k_BKTd.unsqueeze(2).mT).float() * self.head_dim**-0.5
+        scores = (q_BKGTd @ k_BKTd.unsqueeze(2).mT) * self.head_dim**-0.5
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         weights = self.dropout(scores.masked_fill(future, -torch.inf).softmax(-1)).to(v_BKTd.dtype)
         return (weights @ v_BKTd.unsqueeze(2)).flatten(1, 2)

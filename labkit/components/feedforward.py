@@ -25,7 +25,7 @@ class FeedForward(Choice):
 
     def hidden(self, width: int) -> int:
         """The hidden width at a model width."""
-        return self.d_ff or self.multiple_of * math.ceil(int(self.multiplier * width) / self.multiple_of)
+        return self.d_ff or self.multiple_of * math.ceil(int(round(self.multiplier * width, 6)) / self.multiple_of)
 
     def build(self, width: int, place: Place) -> nn.Module:
         """A module x_BTD -> x_BTD."""

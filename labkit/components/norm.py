@@ -23,8 +23,13 @@ class NormModule(nn.Module):
 
     def added(self, *parts: Tensor, uses: int = 1) -> tuple[Tensor, ...]:
         """The sum of the parts, then that sum normalised, once for each use."""
-        total = sum(parts[1:], parts[0])
-        return total, *(self(total),) * uses
+        return added(self, *parts, uses=uses)
+
+
+def added(norm: nn.Module, *parts: Tensor, uses: int = 1) -> tuple[Tensor, ...]:
+    """What `NormModule.added` gives, with any module for the norm."""
+    total = sum(parts[1:], parts[0])
+    return total, *(norm(total),) * uses
 
 
 class Rms(Norm):

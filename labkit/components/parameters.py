@@ -5,7 +5,7 @@ never from a shape.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -104,9 +104,12 @@ class Linear(nn.Module):
         return 2 * self.weight.numel()
 
 
-def logical(model: nn.Module) -> dict[str, Tensor]:
-    """Every logical parameter by name, as a view of where it is stored: ``layers.0.attention.query.weight``."""
-    return {name: view for name, _, view in _logical(model)}
+def logical(model: nn.Module, stored: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """Every logical parameter by name, as a view of where it is stored: ``layers.0.attention.query.weight``.
+
+    With `stored`, views of those tensors instead, which go by the names and have the shapes of the model's own.
+    """
+    return {name: view for name, _, view in _logical(model, stored)}
 
 
 def draw(model: nn.Module, seed: int, scale: Callable[[Part], float]) -> None:
@@ -124,12 +127,13 @@ def key(*names: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def _logical(model: nn.Module) -> Iterator[tuple[str, Part, Tensor]]:
+def _logical(model: nn.Module, instead: Mapping[str, Tensor] | None = None) -> Iterator[tuple[str, Part, Tensor]]:
     for name, stored in model.named_parameters():
+        values = stored if instead is None else instead[name]
         module, _, kind = name.rpartition(".")
         start = 0
         for part in parts_of(name, stored):
             parent = module.rpartition(".")[0]
             owner = ".".join(filter(None, (parent, part.name))) if part.name else module
-            yield f"{owner}.{kind}" if owner else kind, part, stored.detach()[start : start + part.rows]
+            yield f"{owner}.{kind}" if owner else kind, part, values.detach()[start : start + part.rows]
             start += part.rows

@@ -1,12 +1,13 @@
 """The residual stream, and where the norms stand around the two branches of a layer."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
 from labkit.components.dropout import KeyedDropout
-from labkit.components.norm import NormModule
+from labkit.components.norm import NormModule, added
 from labkit.spec import Choice
 
 
@@ -22,8 +23,8 @@ class Stream:
 
     def normed(self, norm: nn.Module, uses: int = 1) -> list[Tensor]:
         """Add what is pending, and give the norm of the sum, once for each use."""
-        added = norm.added if isinstance(norm, NormModule) else NormModule.added.__get__(norm)
-        self.value, *normed = added(self.value, *self.pending, uses=uses)
+        joint = norm.added if isinstance(norm, NormModule) else partial(added, norm)
+        self.value, *normed = joint(self.value, *self.pending, uses=uses)
         self.pending = ()
         return normed
 

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from labkit.components.parameters import parts_of
+from labkit.components.parameters import logical, parts_of
 
 Precision = Literal["fp32", "bf16", "fp64"]
 """What a run computes in; a choice of the run spec, never of the device."""
@@ -25,6 +25,7 @@ class Weights:
     """Puts a model's parameters into a precision, in place; `masters` are what is stepped, saved and restored."""
 
     def __init__(self, model: nn.Module, precision: Precision) -> None:
+        self.model = model
         named = dict(model.named_parameters())
         self.matrices = {name for name, stored in named.items() if is_matrix(name, stored)}
         self.masters = {name: stored.detach().to(MASTER[precision]) for name, stored in named.items()}
@@ -48,6 +49,10 @@ class Weights:
         else:
             stored.register_post_accumulate_grad_hook(_handed_to(master))
             self.copies.append((stored.detach(), master))
+
+    def logical(self) -> dict[str, Tensor]:
+        """Views of the masters by the names of the logical parameters."""
+        return logical(self.model, self.masters)
 
     def decayed(self) -> list[Tensor]:
         return [master for name, master in self.masters.items() if name in self.matrices]

@@ -54,9 +54,8 @@ def beyond(arm: Arm, multiples: Sequence[int] = (2, 4)) -> Curve:
 
 
 def _lengths(run: Outcome, multiples: Sequence[int]) -> dict[float, float]:
-    """Multiple -> loss on the same text; at the training length that is the last of the curve, not the split's."""
-    found = {float(multiple): run.final(f"val/loss_x{multiple}") for multiple in multiples}
-    found[1.0] = next(reversed(_by_tokens(run, "val/loss").values()), math.nan)
+    """Multiple -> loss of the same targets; at the training length that is not the whole split's."""
+    found = {float(multiple): run.final(f"val/loss_x{multiple}") for multiple in (1, *multiples)}
     return {x: y for x, y in sorted(found.items()) if not math.isnan(y)}
 
 

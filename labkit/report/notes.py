@@ -1,5 +1,7 @@
 """Notes: what a reader has to know beside the numbers before believing them."""
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -116,6 +118,8 @@ _CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "the device": lambda record: record.get("device"),
     "the kernels": lambda record: record.get("kernels"),
     "the PyTorch version": lambda record: record.get("versions", {}).get("torch"),
+    "labkit's own source": lambda record: _short(record.get("labkit_sources")),
+    "the micro-batch": lambda record: record.get("runtime", {}).get("micro_batch"),
     "the labkit version": lambda record: record.get("versions", {}).get("labkit"),
 }
 
@@ -132,9 +136,16 @@ def _conditions(arms: Sequence[Arm]) -> Iterator[Note]:
 def _sources(arms: Sequence[Arm]) -> Iterator[Note]:
     files = {file for arm in arms for run in arm.outcomes for file in run.record.get("sources", {})}
     for file in sorted(files):
-        groups = _groups(arms, lambda record, file=file: record.get("sources", {}).get(file))
+        groups = _groups(arms, lambda record, file=file: _short(record.get("sources", {}).get(file)))
         if len(groups) > 1:
             yield Note("conditions", f"the source {file} was changed between runs: {_grouped(groups)}.")
+
+
+def _short(value: Any) -> str | None:
+    """Eight digits of a hash, or of the hash of many."""
+    if isinstance(value, str):
+        return value[:8]
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8] if value else None
 
 
 def _recorded(arms: Sequence[Arm]) -> Iterator[Note]:

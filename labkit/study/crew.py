@@ -10,8 +10,9 @@ from typing import Literal
 from labkit.study.executors import Answer, Slot, Worker
 from labkit.study.plan import Job
 
-Turn = Literal["train", "over", "elsewhere"]
-"""What a job's turn finds: a run to be trained; one that needs nothing more; one that another process is training."""
+Turn = Literal["train", "over", "elsewhere", "failed"]
+"""What a job's turn finds: a run to be trained; one that needs nothing more; one that another process is training; one
+whose folder could not be made ready."""
 
 PAUSE = 0.2
 """Seconds between two looks, of the driver and of a worker with nothing to do."""
@@ -65,12 +66,15 @@ class Crew:
     def _serve(self, slot: Slot) -> None:
         worker = None
         while (job := self._next()) is not None:
-            if worker is not None and not worker.alive:
-                worker.end()
-                worker = None
-            worker = worker or self._hire(slot)
-            self.happened.put(Event(job))
-            answer = worker.train(job.run)
+            try:
+                if worker is not None and not worker.alive:
+                    worker.end()
+                    worker = None
+                worker = worker or self._hire(slot)
+                self.happened.put(Event(job))
+                answer = worker.train(job.run)
+            except Exception as error:  # a full disk, no more processes: this job's failure, not the crew's
+                answer = Answer("failed", f"{type(error).__name__}: {error}", died=True)
             if answer.status == "busy":
                 self._put_back(job)
             elif answer.died and self.leaving.is_set():
@@ -99,7 +103,7 @@ class Crew:
         return None
 
     def _takes(self, job: Job) -> bool:
-        turn = self.turn(job)
+        turn = self._turn(job)
         if turn == "elsewhere":
             if job not in self.elsewhere:
                 self.elsewhere.add(job)
@@ -109,6 +113,13 @@ class Crew:
         if turn == "over":
             self.happened.put(Event(job, Answer("over")))
         return turn == "train"
+
+    def _turn(self, job: Job) -> Turn:
+        try:
+            return self.turn(job)
+        except Exception as error:
+            self.happened.put(Event(job, Answer("failed", f"{type(error).__name__}: {error}", died=True)))
+            return "failed"
 
     def _put_back(self, job: Job) -> None:
         with self.lock:

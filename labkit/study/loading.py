@@ -75,8 +75,9 @@ def recorded_spec(folder: Path) -> tuple[RunSpec, Costs]:
     for file in run.record().get("sources", {}):
         with faults_of(run.source / file):
             source.load(run.source / file, run.source)
-    spec = RunSpec.from_json(run.spec())
-    return spec, costs(spec.model, spec.tokenizer.size(Path(run.record()["base"])))
+    with faults_of(folder / "spec.json", str(folder / "spec.json")):
+        spec = RunSpec.from_json(run.spec())
+        return spec, costs(spec.model, spec.tokenizer.size(Path(run.record()["base"])))
 
 
 def named_baseline(name: str, root: Path) -> RunSpec:

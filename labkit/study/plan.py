@@ -1,7 +1,6 @@
 """Which runs an experiment needs, and which of them are missing."""
 
 import hashlib
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labkit.data import Store
-from labkit.spec import Mistake, closest
+from labkit.spec import Mistake, ValidationError, closest
 from labkit.study.experiment import Experiment
 from labkit.study.loading import Loaded
 from labkit.study.matching import Counted
@@ -19,7 +18,7 @@ from labkit.tracking.record import FINISHED, Busy, Edition, Run
 from labkit.train.run import RunSpec
 
 Need = Literal["finished", "new", "continue", "retry", "anew"]
-"""Nothing to do; train; go on from the last checkpoint; the same after a failure; throw away and train."""
+"""Nothing to do; train; go on from the last checkpoint; the same after a failure; make room and train."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,7 @@ def need_of(job: Job, data_hash: str, sources: Mapping[str, str]) -> Need:
     record = job.run.record()
     if not record:
         return "new"
-    if job.run.spec() != job.spec.as_json() or data_hash not in ("", record.get("data", {}).get("hash")):
+    if _recorded(job.run) != job.spec or data_hash not in ("", record.get("data", {}).get("hash")):
         return "anew"
     if record["status"] in FINISHED:
         return "finished"
@@ -75,10 +74,19 @@ def need_of(job: Job, data_hash: str, sources: Mapping[str, str]) -> Need:
     return {"planned": "new", "failed": "retry"}.get(record["status"], "continue")  # pyright: ignore[reportReturnType]
 
 
+def _recorded(run: Run) -> RunSpec | None:
+    """The spec of a run's folder, with today's defaults for fields that it does not know."""
+    try:
+        return RunSpec.from_json(run.spec())
+    except ValidationError:
+        return None
+
+
 def changed_sources(job: Job, sources: Mapping[str, str]) -> list[str]:
-    """The files that are no longer what the run's own copies are."""
-    kept = job.run.record().get("sources", {})
-    return sorted(file for file in kept.keys() | sources.keys() if kept.get(file) != sources.get(file))
+    """The files, the user's and labkit's, that are no longer what they were when the run was planned."""
+    record = job.run.record()
+    kept, now = record["sources"] | record["labkit_sources"], {**sources, **source.own()}
+    return sorted(file for file in kept.keys() | now.keys() if kept.get(file) != now.get(file))
 
 
 @dataclass(frozen=True)
@@ -124,13 +132,10 @@ class Planner:
             job.run.create(job.spec.as_json(), self._facts(job, store, sources))
 
     def empty(self, job: Job) -> bool:
-        """Throw a run's results away; False, and nothing is touched, while another process trains it."""
+        """Make room in a run's folder; False, and nothing is touched, while another process trains it."""
         try:
             with job.run.lock():
-                (job.run.path / "record.json").unlink(missing_ok=True)  # first: without it the folder is no run
-                for path in job.run.path.iterdir():
-                    if path.name not in ("lock", "mlflow.json"):
-                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                job.run.clear()
         except Busy:
             return False
         return True
@@ -169,6 +174,7 @@ class Planner:
             "flops_per_token": job.counted.costs.flops_per_token,
             "varied": self._varied(job.counted),
             "sources": dict(sources),
+            "labkit_sources": source.own(),
             "base": str(self.loaded.base),
             "data": store.facts(),
         }

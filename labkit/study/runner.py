@@ -6,7 +6,7 @@ It plans, shows and logs, and never touches a device.
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from labkit.study.plan import Job, Planner, changed_sources, chosen, jobs_of, ne
 from labkit.study.watch import Watch
 from labkit.tracking import mlflow, source
 from labkit.tracking.console import Console
-from labkit.tracking.record import Busy, Edition
+from labkit.tracking.record import FINISHED, Busy, Edition
 from labkit.train.run import Runtime
 
 
@@ -92,7 +92,10 @@ class Runner:
             with self.console.busy("writing the report, telling MLflow the rest"):
                 page.write(self.edition)
                 mirror.close()
-        elif mlflow.pending(self.edition, uri):
+            return outcome
+        if not (self.edition.path / "report.html").exists():
+            page.write(self.edition)
+        if mlflow.pending(self.edition, uri):
             self._sync(uri)
         return outcome
 
@@ -112,6 +115,8 @@ class Runner:
         self.console.say(f"{formats.plural(len(self.jobs), 'run')} of {arms} × {seeds}, {size}, {crew}")
         for name in self.experiment.folded:
             self.console.say(f"{name} is the baseline itself: not run twice")
+        if where == "cpu" and any(arm.arm.spec.precision == "bf16" for arm in self.arms):
+            self.console.say("bf16 is slow on a CPU; --set precision=fp32 is faster here", "yellow")
 
     def _prepare(self) -> None:
         """Have every store that the jobs read."""
@@ -121,6 +126,17 @@ class Runner:
                 self.stores[key] = prepare(spec.data, spec.tokenizer, self.loaded.base, self.console)
         for job in self.jobs:
             _check_length(job, self._store(job))
+        for store in self.stores.values():
+            self._say_data(store)
+
+    def _say_data(self, store: Store) -> None:
+        facts = store.facts()
+        text = (
+            f"{facts['corpus']}, {facts['corpus_version']}: {formats.count(facts['train_tokens'])} tokens to train on"
+        )
+        runs = [job for job in self.jobs if self._store(job) is store]
+        epochs = max(job.counted.tokens for job in runs) / facts["train_tokens"]
+        self.console.say(f"{text}, gone through {epochs:.2g} times")
 
     def _store(self, job: Job) -> Store:
         return self.stores[_data_key(job)]
@@ -131,6 +147,7 @@ class Runner:
         kept = [job for job, need in needs.items() if need in ("finished", "continue")]
         changed = {job: changed_sources(job, self.sources) for job in kept}
         self._say_changed(changed, needs)
+        self._say_superseded([job for job, need in needs.items() if need == "anew"])
         if self.options.fresh:
             self.again = {job for job, files in changed.items() if files and needs[job] == "finished"}
         missing = [job for job, need in needs.items() if need != "finished" or job in self.again]
@@ -140,14 +157,20 @@ class Runner:
             self.console.say(f"{of} runs are finished already")
         return missing
 
+    def _say_superseded(self, anew: Sequence[Job]) -> None:
+        finished = [job for job in anew if job.run.record().get("status") in FINISHED]
+        if finished:
+            runs = formats.plural(len(finished), "finished run")
+            self.console.say(f"{runs} of other data are trained anew; the old ones move to superseded/", "yellow")
+
     def _say_changed(self, changed: Mapping[Job, Sequence[str]], needs: Mapping[Job, str]) -> None:
         finished = {file for job, files in changed.items() if needs[job] == "finished" for file in files}
         going_on = {file for job, files in changed.items() if needs[job] == "continue" for file in files}
         if finished and not self.options.fresh:
-            files = formats.listed(sorted(finished))
+            files = _named(finished)
             self.console.say(f"{files} changed since runs were finished with it; --fresh runs those again", "yellow")
         if going_on:
-            files = formats.listed(sorted(going_on))
+            files = _named(going_on)
             self.console.say(f"{files} changed; unfinished runs go on with the source that started them", "yellow")
 
     def _train(self, missing: Sequence[Job]) -> Outcome:
@@ -196,6 +219,13 @@ class Runner:
         self.planner.plan(job, self._store(job))
         job.run.clear_stop()
         return "train"
+
+
+def _named(files: Iterable[str]) -> str:
+    """Files by their paths; many of labkit's own by their number."""
+    users = sorted(file for file in files if not file.startswith("labkit/"))
+    own = sorted(set(files) - set(users))
+    return formats.listed([*users, *(own if len(own) <= 3 else [f"{len(own)} files of labkit"])])
 
 
 def check_writable(runs: Path) -> None:

@@ -1,16 +1,18 @@
-"""Run folders: the record on disk, which is the truth that every view is filled from. The one module that touches them.
+"""Run folders: the record on disk, which is the truth that every view is filled from. The one module that knows them.
 
     runs/<experiment>/<edition>/experiment.json
     runs/<experiment>/<edition>/<variant>/seed<k>-<fingerprint>/
         spec.json  source/  record.json  metrics.jsonl  checkpoints/  console.log
 
-JSON files are replaced atomically; metrics are append-only, and of each (key, step) the last line counts.
+JSON files are replaced atomically; metrics are append-only, and of each (key, step) the last line counts. A finished
+run that another one takes the place of moves to ``<variant>/superseded/``.
 """
 
 import fcntl
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -19,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 VERSION = 1
-STATUSES = ("planned", "running", "paused", "done", "diverged", "pruned", "stopped", "failed")
 FINISHED = frozenset({"done", "diverged"})
+TRIES, PAUSE = 20, 0.01
+"""How often, and after how many seconds, a lock is tried again."""
 
 
 class Busy(RuntimeError):
@@ -61,11 +64,11 @@ class Run:
         """Plan the run: its spec and the facts known before it starts. A folder that has a record keeps it."""
         if self.record():
             return
-        write_json(self.path / "spec.json", spec)
+        write_json(self.path / "spec.json", {"version": VERSION, "spec": spec})
         write_json(self.path / "record.json", {"version": VERSION, "status": "planned", "step": 0, **facts})
 
     def spec(self) -> dict[str, Any]:
-        return read_json(self.path / "spec.json")
+        return read_json(self.path / "spec.json").get("spec", {})
 
     def record(self) -> dict[str, Any]:
         return read_json(self.path / "record.json")
@@ -122,10 +125,8 @@ class Run:
         """Own the run; the lock dies with its process. Raises Busy if another living process has it."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Busy(f"{self.path} is being trained by another process") from None
+            if not _locked(file.fileno()):
+                raise Busy(f"{self.path} is being trained by another process")
             yield
 
     @property
@@ -139,6 +140,21 @@ class Run:
         except BlockingIOError:
             return True
         return False
+
+    def clear(self) -> None:
+        """Make room for another run in this folder; a finished one moves to ``superseded/``."""
+        finished = self.record().get("status") in FINISHED
+        aside = self.path.parent / "superseded" / f"{self.path.name}-{time.time_ns()}"
+        if finished:
+            aside.mkdir(parents=True)
+        record = self.path / "record.json"
+        for path in sorted(self.path.iterdir(), key=lambda path: path != record):  # the record first: then it is no run
+            if path.name in ("lock", "mlflow.json"):
+                continue
+            if finished:
+                path.rename(aside / path.name)
+            else:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def request_stop(self) -> None:
         """Ask the run's owner to checkpoint and leave."""
@@ -173,7 +189,11 @@ class Edition:
         return self.name if self.edition == "main" else f"{self.name}@{self.edition}"
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        write_json(self.path / "experiment.json", {"version": VERSION, **description})
+        """Write the description, if it is another one; what is made of it is then no longer true."""
+        value = {"version": VERSION, **description}
+        if value != self.description():
+            (self.path / "report.html").unlink(missing_ok=True)
+            write_json(self.path / "experiment.json", value)
 
     def description(self) -> dict[str, Any]:
         return read_json(self.path / "experiment.json")
@@ -184,6 +204,18 @@ class Edition:
     def runs(self) -> list[Run]:
         """Every run folder that has a record, in the order of the names."""
         return [Run(path.parent) for path in sorted(self.path.glob("*/seed*/record.json"))]
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock; somebody who only asks whether it is owned holds it for a moment, and is waited for."""
+    for _ in range(TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(PAUSE)
+        else:
+            return True
+    return False
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

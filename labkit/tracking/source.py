@@ -1,6 +1,7 @@
 """The user's own source of a run: which files it is, a copy in the run's folder, and how it is loaded again."""
 
 import hashlib
+import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Iterable
@@ -22,13 +23,16 @@ def load(file: Path, root: Path) -> ModuleType:
     if str(root) in sys.path:
         sys.path.remove(str(root))
     sys.path.insert(0, str(root))
-    name = ".".join(file.relative_to(root).with_suffix("").parts)
-    if name in sys.stdlib_module_names:
-        raise Mistake(f"{file.name}: this name belongs to a module of Python's own; give the file another")
+    parts = file.relative_to(root).with_suffix("").parts
+    is_package = parts[-1] == "__init__" and len(parts) > 1
+    name = ".".join(parts[:-1] if is_package else parts)
+    if hidden := _hidden_by(name, root):
+        raise Mistake(f"{file.name}: this name belongs to {hidden}; give the file another")
     loaded = sys.modules.get(name)
     if loaded is not None and Path(loaded.__file__ or "") == file:
         return loaded
-    specification = importlib.util.spec_from_file_location(name, file)
+    inside = [str(file.parent)] if is_package else None
+    specification = importlib.util.spec_from_file_location(name, file, submodule_search_locations=inside)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -39,6 +43,15 @@ def load(file: Path, root: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _hidden_by(name: str, root: Path) -> str:
+    """What a top-level module of this name would hide: Python's own, or an installed one; empty for none."""
+    if name in sys.stdlib_module_names:
+        return "a module of Python's own"
+    elsewhere = [path for path in sys.path if path and Path(path).resolve() != root]
+    found = None if "." in name else importlib.machinery.PathFinder.find_spec(name, elsewhere)
+    return f"the installed {found.origin}" if found is not None and found.origin else ""
 
 
 def imported_sources(root: Path, file: Path) -> list[Path]:
@@ -60,6 +73,13 @@ def capture(into: Path, root: Path, files: Iterable[Path]) -> dict[str, str]:
         write_bytes(into / relative, data)
         hashes[str(relative)] = hashlib.sha256(data).hexdigest()
     return hashes
+
+
+def own() -> dict[str, str]:
+    """The SHA-256 of each of labkit's own files that a run's numbers come from, by its path."""
+    rooms = ("components", "data", "optim", "train")
+    files = [LABKIT / "model.py", *(file for room in rooms for file in sorted((LABKIT / room).rglob("*.py")))]
+    return {str(file.relative_to(LABKIT.parent)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 def _is_own(path: Path, root: Path) -> bool:

@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from labkit.components.parameters import logical
 from labkit.optim.weights import Weights
 from labkit.tracking.record import read_json, write_json
 
@@ -70,11 +69,11 @@ class Checkpoints:
         _to_disk(self.folder)
         self._remove(all_but=path)
 
-    def finish(self, model: nn.Module, facts: Mapping[str, Any]) -> None:
-        """Leave the model's logical parameters, and nothing to resume from."""
+    def finish(self, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Leave the logical parameters in their masters' precision."""
         self.folder.mkdir(parents=True, exist_ok=True)
         fresh, path = self.folder / f".final-{os.getpid()}", self.folder / "final.safetensors"
-        save_file({name: view.clone() for name, view in logical(model).items()}, fresh)
+        save_file({name: view.clone() for name, view in weights.items()}, fresh)
         _to_disk(fresh)
         fresh.rename(path)
         write_json(self.folder / "final.json", {"version": VERSION, "identity": self.identity, **facts})

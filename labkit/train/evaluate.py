@@ -4,9 +4,12 @@ B batch, T time.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from labkit.data import Store, windows
@@ -14,11 +17,14 @@ from labkit.model import IGNORED, Transformer
 from labkit.train.run import RunSpec
 
 
-def lengths(spec: RunSpec, store: Store) -> dict[int, int]:
-    """Multiple -> tokens, for the lengths beyond the training length that both the model and the split allow."""
-    asked = {multiple: multiple * spec.model.context for multiple in spec.evaluation.beyond}
-    reach = math.inf if spec.model.reach is None else spec.model.reach
-    return {multiple: length for multiple, length in asked.items() if length <= min(reach, store.val.n_tokens - 1)}
+def multiples(spec: RunSpec, store: Store) -> list[int]:
+    """Those multiples of the training length that the model can read and that tile a span the split has room for."""
+    context, reach = spec.model.context, math.inf if spec.model.reach is None else spec.model.reach
+    kept: list[int] = []
+    for multiple in sorted(set(spec.evaluation.beyond)):
+        if multiple * context <= reach and math.lcm(*kept, multiple) * context < store.val.n_tokens:
+            kept.append(multiple)
+    return kept
 
 
 class Score:
@@ -73,22 +79,40 @@ class Evaluator:
         return {"val/loss": score.loss, "val/bpb": score.bits_per_byte}
 
     def at_the_end(self) -> tuple[dict[str, float], dict[str, list[Any]]]:
-        """On the whole split, with the loss by position; beyond the training length on as many tokens as on the way."""
+        """On the whole split, with the loss by position; and beyond the training length."""
         score = self.score(self.spec.model.context)
         values = {"val/loss": score.loss, "val/bpb": score.bits_per_byte}
-        for multiple, length in lengths(self.spec, self.store).items():
-            values[f"val/loss_x{multiple}"] = self.score(length, max(1, self.spec.evaluation.windows // multiple)).loss
-        return values, score.by_position()
+        return values | self.beyond(), score.by_position()
+
+    def beyond(self) -> dict[str, float]:
+        """The loss of the same targets, about as many as on the way, in contexts of 1, 2, 4, … training lengths."""
+        asked, context = multiples(self.spec, self.store), self.spec.model.context
+        if not asked:
+            return {}
+        longest = math.lcm(*asked)
+        limit = max(1, self.spec.evaluation.windows // longest)
+        spans = list(windows(self.store.val, longest * context, limit, rows=1))
+        return {f"val/loss_x{m}": self._scored(m * context, cut(spans, m * context)).loss for m in (1, *asked)}
 
     def score(self, length: int, limit: int | None = None) -> Score:
         """Over windows of a length that tile the split, each target scored once."""
+        return self._scored(length, windows(self.store.val, length, limit, rows=max(1, self.tokens // length)))
+
+    def _scored(self, length: int, batches: Iterable[NDArray[np.int64]]) -> Score:
         score = Score(length, self.device)
         self.model.eval()
         with torch.no_grad():
-            for batch in windows(self.store.val, length, limit, rows=max(1, self.tokens // length)):
+            for batch in batches:
                 tokens_BT = torch.from_numpy(batch).to(self.device)
                 given_BT, targets_BT = tokens_BT[:, :-1], tokens_BT[:, 1:]
                 losses_BT = self.model.losses(given_BT.clamp(min=0), targets_BT)
                 score.add(losses_BT, targets_BT != IGNORED, self.token_bytes[targets_BT.clamp(min=0)])
         self.model.train()
         return score
+
+
+def cut(spans: Iterable[NDArray[np.int64]], length: int) -> Iterable[NDArray[np.int64]]:
+    """The windows of `length` targets that tile each span (rows, n · length + 1): the same targets for any length."""
+    for span in spans:
+        starts = range(0, span.shape[1] - 1, length)
+        yield np.concatenate([span[:, start : start + length + 1] for start in starts])

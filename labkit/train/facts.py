@@ -1,33 +1,39 @@
 """What a run puts on record about how it was executed."""
 
+import itertools
+import json
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from labkit.data import Store
 from labkit.train.device import name, versions
-from labkit.train.evaluate import lengths
+from labkit.train.evaluate import multiples
 from labkit.train.run import RunSpec, Runtime
 
 
 def at_the_start(
-    record: Mapping[str, Any], spec: RunSpec, runtime: Runtime, store: Store, device: torch.device
+    record: Mapping[str, Any], spec: RunSpec, runtime: Runtime, store: Store, *, device: torch.device, step: int
 ) -> dict[str, Any]:
-    """Where, with what and on what the run is about to go on; `started` is when it first did."""
+    """Where, with what and on what the run is about to go on; `started` is when it first did.
+
+    A run that was ever fast is fast, and every session that it was trained in is kept.
+    """
+    where = {"device": name(device), "mode": runtime.mode, "versions": versions(), "runtime": runtime.as_json()}
+    sessions = _with_steps([*record.get("sessions", []), {"step": step, "started": time.time(), **where}])
     return {
+        **where,
         "status": "running",
         "data": store.facts(),
-        "device": name(device),
-        "mode": runtime.mode,
+        "mode": "fast" if any(session["mode"] == "fast" for session in sessions) else "exact",
         "kernels": "torch",
         "precision": spec.precision,
-        "versions": versions(),
-        "runtime": runtime.as_json(),
-        "notes": notes(spec, store, device),
+        "sessions": sessions,
+        "notes": [*notes(spec, store, device), *moves(sessions)],
         "started": record.get("started") or time.time(),
         "ended": None,
         "pid": os.getpid(),
@@ -37,13 +43,26 @@ def at_the_start(
     }
 
 
+def moves(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was not the same in all sessions of a run, so that its last digits may not be those of one session."""
+    fields = ("device", "mode", "versions", "runtime")
+    changed = [what for what in fields if len({json.dumps(session[what], sort_keys=True) for session in sessions}) > 1]
+    return [f"resumed with another {what}: not bit for bit an uninterrupted run" for what in changed]
+
+
+def _with_steps(sessions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The sessions that steps are left of: the last, and those that the next one went on from."""
+    pairs = itertools.pairwise(sessions)
+    return [*(before for before, after in pairs if after["step"] > before["step"]), sessions[-1]]
+
+
 def notes(spec: RunSpec, store: Store, device: torch.device) -> list[str]:
     """What a reader of the numbers should know."""
     said: list[str] = []
     if spec.precision == "bf16" and device.type == "cpu":
         said.append("precision: bf16 on a CPU is slow; fp32 is faster here")
     for multiple in spec.evaluation.beyond:
-        if multiple not in lengths(spec, store):
+        if multiple not in multiples(spec, store):
             asked = f"evaluation.beyond: x{multiple} is {multiple * spec.model.context} tokens"
             found = f"the model reads {spec.model.reach or 'any number'}, the validation split has {store.val.n_tokens}"
             said.append(f"{asked}, {found}: not measured")

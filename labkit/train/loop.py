@@ -90,7 +90,7 @@ class Session:
             self.clock.restore(found.facts["clock"])
             self.watch.restore(found.facts["watch"])
             self.curves.restore(found.facts["curves"])
-        facts = at_the_start(self.run.record(), self.spec, self.runtime, self.store, self.device)
+        facts = at_the_start(self.run.record(), self.spec, self.runtime, self.store, device=self.device, step=self.done)
         self.run.update(**facts, step=self.done, steps=self.steps, tokens=self.steps * self.spec.tokens_per_step)
         print(f"{facts['device']}, {facts['mode']}: from step {self.done} of {self.steps}", *facts["notes"], sep="\n")
 
@@ -157,7 +157,7 @@ class Session:
         """Measure the whole validation split and keep the weights."""
         with self.apart():
             values, by_position = self.evaluator.at_the_end()
-            self.checkpoints.finish(self.model, {"step": self.done, "precision": self.spec.precision})
+            self.checkpoints.finish(self.weights.logical(), {"step": self.done, "precision": self.spec.precision})
             final = values | {"train/loss": self.watch.mean} | self.pace()
             status = self.leave("done", final=final, by_position=by_position)
             self.checkpoints.clear()

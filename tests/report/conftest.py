@@ -89,7 +89,7 @@ def _facts(arm: Mapping[str, Any], name: str, seed: int, run: Run) -> dict[str, 
 
 
 def _final(loss: float) -> dict[str, float]:
-    beyond = {"val/loss_x2": loss + 0.1, "val/loss_x4": loss + 0.4}
+    beyond = {"val/loss_x1": loss, "val/loss_x2": loss + 0.1, "val/loss_x4": loss + 0.4}
     return {"val/loss": loss, "val/bpb": loss / 1.5, "perf/tokens_per_s": 45_200.0, **beyond}
 
 

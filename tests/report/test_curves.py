@@ -75,7 +75,7 @@ def test_the_difference_by_position_is_paired_by_seed(pair) -> None:
 def test_the_training_length_is_compared_on_the_text_of_the_longer_ones(pair) -> None:
     """The curve is measured on the same windows as the longer contexts; the final loss is of the whole split."""
     for seed in range(3):
-        pair.run("baseline", seed, loss=2.0).update(final={"val/loss": 1.7, "val/loss_x2": 2.3})
+        pair.run("baseline", seed, loss=2.0).update(final={"val/loss": 1.7, "val/loss_x1": 2.0, "val/loss_x2": 2.3})
     curve = curves.beyond(compare(pair.edition).baseline)
     assert (curve.x.tolist(), curve.mean.tolist()) == ([1.0, 2.0], [2.0, 2.3])
 

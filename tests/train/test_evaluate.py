@@ -11,7 +11,7 @@ import torch
 from labkit.data import Split, Store
 from labkit.model import Transformer
 from labkit.spec import Mistake
-from labkit.train.evaluate import Evaluator, Score, lengths
+from labkit.train.evaluate import Evaluator, Score, cut, multiples
 from labkit.train.loop import build
 
 
@@ -77,7 +77,7 @@ def test_the_size_of_the_batches_does_not_matter(lab) -> None:
 def test_an_untrained_model_knows_nothing(lab) -> None:
     model = build(lab.spec, 257, torch.device("cpu"))
     values, by_position = Evaluator(model, lab.spec, lab.store, 4, torch.device("cpu")).at_the_end()
-    expected = {"val/loss", "val/bpb", "val/loss_x2", "val/loss_x4"}
+    expected = {"val/loss", "val/bpb", "val/loss_x1", "val/loss_x2", "val/loss_x4"}
     assert set(values) == expected
     assert {round(values[name]) for name in ("val/loss", "val/loss_x2", "val/loss_x4")} == {round(math.log(257))}
     assert max(by_position["loss"]) - min(by_position["loss"]) < 0.1
@@ -91,9 +91,17 @@ def test_evaluation_leaves_the_model_in_training(lab) -> None:
 
 
 def test_only_lengths_that_the_model_and_the_split_allow_are_read(lab) -> None:
-    assert lengths(lab.spec, lab.store) == {2: 32, 4: 64}
-    assert lengths(lab.spec.patched({"model.position": "learned"}), lab.store) == {}
-    assert lengths(lab.spec, held([1] * 40, [1, 1])) == {2: 32}
+    assert multiples(lab.spec, lab.store) == [2, 4]
+    assert multiples(lab.spec.patched({"model.position": "learned"}), lab.store) == []
+    assert multiples(lab.spec, held([1] * 40, [1, 1])) == [2]
+
+
+def test_every_length_scores_the_same_targets() -> None:
+    spans = [np.arange(start, start + 65)[None] for start in (0, 500)]
+    for length in (16, 32, 64):
+        windows = np.concatenate(list(cut(spans, length)))
+        assert windows.shape == (128 // length, length + 1)
+        assert sorted(windows[:, 1:].flatten()) == [*range(1, 65), *range(501, 565)]
 
 
 def test_a_validation_split_shorter_than_a_window_is_refused(lab) -> None:

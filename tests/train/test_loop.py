@@ -48,7 +48,7 @@ def test_a_finished_run_has_its_results_on_record(lab) -> None:
     record = lab.train().record()
     final = record["final"]
     assert set(final) == {
-        *("val/loss", "val/bpb", "val/loss_x2", "val/loss_x4", "train/loss"),
+        *("val/loss", "val/bpb", "val/loss_x1", "val/loss_x2", "val/loss_x4", "train/loss"),
         *("perf/tokens_per_s", "perf/tflops", "perf/memory_gib"),
     }
     assert final["val/loss"] < math.log(257)

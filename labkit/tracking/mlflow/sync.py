@@ -34,7 +34,7 @@ class Session:
     def __init__(self, edition: Edition, uri: str) -> None:
         self.edition, self.uri = edition, uri
         self.remote = Remote(uri, edition.title)
-        self.origin = origin(str(edition.description().get("file", edition.name)), edition.path)
+        self.origin = origin(str(edition.description().get("file", edition.name)), _project(edition))
         self.notes: dict[Path, Sidecar] = {}
 
     def push(self) -> int:
@@ -142,3 +142,9 @@ def _alone(edition: Edition) -> Generator[None]:
     with (edition.path / "mlflow.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _project(edition: Edition) -> Path:
+    """The folder of the experiment's file, whose repository its source comes from."""
+    bases = (Path(run.record().get("base", "")) for run in edition.runs())
+    return next((base for base in bases if base.is_dir()), edition.path)
