@@ -9,13 +9,16 @@ from labkit.tracking.console import Console
 
 VERSION = 1
 
+SPARE = ("params", "tokens/s", "bits/byte", "spread")
+"""What a narrow terminal does without, in this order; the report's page has all of it."""
+
 
 def show_comparison(console: Console, comparison: Comparison, page: Path) -> None:
     """The table of results, what it answers, and where to read on."""
     headers, rows, _ = comparison.rows()
     styles = ["bold" if arm.is_baseline else "" for arm in comparison.arms]
     console.say()
-    console.table(comparison.title, headers, rows, styles)
+    console.table(comparison.title, headers, rows, styles, spare=SPARE)
     console.show(comparison.answer)
     for note in comparison.notes:
         console.say(f"{note.kind}: {note.text}", "yellow")

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -22,7 +22,7 @@ def show_plan(console: Console, runner: Runner) -> None:
     """The table of a dry run."""
     headers = ["variant", "differs from the baseline", "seeds", "params", "FLOPs/token", "tokens", "steps", "to do"]
     rows = [_planned(runner, arm) for arm in runner.arms if any(job.counted is arm for job in runner.jobs)]
-    console.table(runner.edition.title, headers, rows, left=2)
+    console.table(runner.edition.title, headers, rows, left=2, spare=("FLOPs/token", "params", "tokens"))
     total = sum(job.counted.flops for job in runner.jobs if need_of(job, "", runner.sources) != "finished")
     console.show(f"to train: {formats.scientific(total)} FLOPs")
 
@@ -71,7 +71,7 @@ def spec_as_json(spec: Any, counts: Costs) -> dict[str, Any]:
 def show_components(console: Console) -> None:
     """Every family with its variants: the formula, the paper, the fields."""
     for family in families():
-        rows = [[kind, _doc(variant), _listed(_fields(variant))] for kind, variant in sorted(family.variants.items())]
+        rows = [[kind, _doc(variant), _listed(variant)] for kind, variant in sorted(family.variants.items())]
         console.table(
             f"{family.__name__}  {_doc(family).splitlines()[0]}", ["kind", "what it is", "fields"], rows, left=3
         )
@@ -144,7 +144,12 @@ def _family_as_json(family: type[Choice]) -> dict[str, Any]:
     return {
         "doc": _doc(family),
         "variants": {
-            kind: {"module": variant.__module__, "doc": _doc(variant), "fields": _fields(variant)}
+            kind: {
+                "module": variant.__module__,
+                "doc": _doc(variant),
+                "fields": _fields(variant),
+                "choices": {name: list(allowed) for name, allowed in _choices(variant).items()},
+            }
             for kind, variant in sorted(family.variants.items())
         },
     }
@@ -156,8 +161,28 @@ def _fields(variant: type[Choice]) -> dict[str, str]:
     return {name: _default(field) for name, field in fields.items()}
 
 
-def _listed(fields: Mapping[str, str]) -> str:
-    return ", ".join(name if default == "required" else f"{name}={default}" for name, default in fields.items())
+def _choices(variant: type[Choice]) -> dict[str, tuple[str, ...]]:
+    """Field -> the words that it allows, its default first."""
+    named = {name: field for name, field in variant.model_fields.items() if name != "kind"}
+    words = {name: _words(field.annotation) for name, field in named.items()}
+    return {
+        name: tuple(sorted(found, key=lambda word: word != named[name].default))
+        for name, found in words.items()
+        if found
+    }
+
+
+def _words(annotation: Any) -> tuple[str, ...]:
+    """The words of a Literal, also of one that may be absent."""
+    if get_origin(annotation) is Literal:
+        return tuple(str(word) for word in get_args(annotation))
+    return tuple(word for inner in get_args(annotation) for word in _words(inner))
+
+
+def _listed(variant: type[Choice]) -> str:
+    """``eps=1e-06, layout=half|interleaved``: a field's default, or all that it allows with the default first."""
+    told = _fields(variant) | {name: "|".join(allowed) for name, allowed in _choices(variant).items()}
+    return ", ".join(name if text == "required" else f"{name}={text}" for name, text in told.items())
 
 
 def _default(field: FieldInfo) -> str:

@@ -1,18 +1,24 @@
 """What a person sees: live bars on a terminal, plain lines in a pipe, tables. The only module that imports rich.
 
-Everything goes to standard error except tables, which are results. Nothing in a pipe is a control character.
+Everything goes to standard error except tables, which are results. Nothing in a pipe is a control character. Nothing
+redraws by itself: what is live is drawn again when it is told to, under the lock that every printed line takes, so that
+a line never lands between two halves of a picture.
 """
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console as Terminal
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +35,12 @@ NOTABLE = 2.0
 WIDEST_WORD = 24
 """Characters that a column of a table keeps together, however narrow the terminal."""
 
+REDRAWN = 0.1
+"""Seconds between two pictures of a bar, at least."""
+
+BAR = 32
+"""Characters of a gauge's bar, at most."""
+
 Cells = Sequence[str]
 
 
@@ -44,9 +56,9 @@ class Console(Progress):
         """A line for the person; in a pipe it stays one line."""
         self.err.print(Text(text, style), soft_wrap=not self.err.is_terminal)
 
-    def show(self, text: str) -> None:
-        """A line that is a result."""
-        self.out.print(Text(text), soft_wrap=not self.out.is_terminal)
+    def show(self, text: str, *, whole: bool = False) -> None:
+        """A line that is a result; a `whole` one is never broken, so that it can be clicked and copied."""
+        self.out.print(Text(text), soft_wrap=whole or not self.out.is_terminal)
 
     def document(self, text: str) -> None:
         """A whole machine-readable document on standard output, byte for byte."""
@@ -54,21 +66,53 @@ class Console(Progress):
         sys.stdout.flush()
 
     def table(
-        self, title: str, columns: Cells, rows: Sequence[Cells], styles: Sequence[str] = (), left: int = 1
+        self,
+        title: str,
+        columns: Cells,
+        rows: Sequence[Cells],
+        styles: Sequence[str] = (),
+        left: int = 1,
+        spare: Cells = (),
     ) -> None:
-        """A table of texts, its first `left` columns left-aligned; `styles` colours whole rows."""
+        """A table of texts, its first `left` columns left-aligned; `styles` colours whole rows.
+
+        Nothing is cut: where the terminal is too narrow the `spare` columns are left out, in their order, and named;
+        where that does not help, each row becomes a paragraph. A pipe is as wide as need be.
+        """
+        columns, rows, left_out = list(columns), [list(row) for row in rows], list[str]()
+        width = self.out.width if self.out.is_terminal else max(self.out.width, _narrowest(columns, rows, left))
+        for name in spare:
+            if _narrowest(columns, rows, left) > width and name in columns:
+                index = columns.index(name)
+                left_out.append(name)
+                columns, rows = _without(columns, index), [_without(row, index) for row in rows]
+        self.out.print(Text(title, "bold"), soft_wrap=True)
+        if _narrowest(columns, rows, left) <= width:
+            self._draw(columns, rows, styles, left, width)
+        else:
+            self._stack(columns, rows, styles)
+        if left_out:
+            self.show(f"left out for want of room: {', '.join(left_out)}")
+        self.out.print()
+
+    def _draw(self, columns: Cells, rows: Sequence[Cells], styles: Sequence[str], left: int, width: int) -> None:
         table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        for index, column in enumerate(columns):
-            side, word = "left" if index < left else "right", _longest_word([column, *(row[index] for row in rows)])
-            table.add_column(Text(column), justify=side, overflow="fold", min_width=min(word, WIDEST_WORD))
+        for index, (column, size) in enumerate(zip(columns, _widths(columns, rows, left, width), strict=True)):
+            table.add_column(Text(column), justify="left" if index < left else "right", overflow="fold", width=size)
         for index, row in enumerate(rows):
             style = styles[index] if index < len(styles) else ""
             table.add_row(*(Text(cell, style) for cell in row))
         with self.out.capture() as drawn:
-            self.out.print(table)
+            self.out.print(table, width=width)
         lines = (line.rstrip() for line in drawn.get().splitlines())
-        self.out.print(Text(title, "bold"), soft_wrap=True)
-        sys.stdout.write("\n".join(line for line in lines if line) + "\n\n")
+        sys.stdout.write("".join(f"{line}\n" for line in lines if line))
+
+    def _stack(self, columns: Cells, rows: Sequence[Cells], styles: Sequence[str]) -> None:
+        for index, row in enumerate(rows):
+            self.out.print(Text(f" {row[0]}", styles[index] if index < len(styles) else "bold"), soft_wrap=True)
+            for column, cell in zip(columns[1:], row[1:], strict=True):
+                if cell:
+                    self.out.print(Text(f"    {column}: ".replace("    : ", "    ") + cell), soft_wrap=True)
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Generator[Advance]:
@@ -78,9 +122,18 @@ class Console(Progress):
             return
         counted = DownloadColumn() if unit in ("B", "bytes") else MofNCompleteColumn()
         columns = (TextColumn("{task.description}"), BarColumn(), counted, TextColumn(unit), TimeRemainingColumn())
-        with Bars(*columns, console=self.err, transient=True) as bars:
-            bar = bars.add_task(description, total=total)
-            yield lambda amount: bars.advance(bar, amount)
+        with Bars(*columns, console=self.err, transient=True, auto_refresh=False) as bars:
+            bar, drawn = bars.add_task(description, total=total), 0.0
+
+            def advance(amount: float) -> None:
+                nonlocal drawn
+                bars.advance(bar, amount)
+                if (now := time.monotonic()) - drawn >= REDRAWN:
+                    drawn = now
+                    with self.err.whole:
+                        bars.refresh()
+
+            yield advance
 
     @contextmanager
     def busy(self, what: str) -> Generator[None]:
@@ -88,7 +141,8 @@ class Console(Progress):
         if not self.live:
             yield
             return
-        with self.err.status(Text(what)):
+        with _picture(self.err) as picture:
+            picture.show([Text(f"… {what}")])
             yield
 
     @contextmanager
@@ -97,47 +151,97 @@ class Console(Progress):
         if not self.live:
             yield Gauges(self)
             return
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(32),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        with Bars(*columns, console=self.err, transient=True, refresh_per_second=5) as bars:
-            yield _LiveGauges(self, bars)
+        with _picture(self.err) as picture:
+            yield _LiveGauges(self, picture)
 
 
 class Gauges:
-    """How far several things are; in a pipe each is told every ten seconds."""
+    """How far several things are; in a pipe each is told every ten seconds, if there is news."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.told: dict[str, float] = {}
+        self.told: dict[str, tuple[float, str]] = {}
 
     def set(self, name: str, done: float, total: float, note: str) -> None:
-        """Show `name` at done / total, with a short text on the right."""
-        if time.monotonic() - self.told.setdefault(name, time.monotonic()) >= PLAIN_EVERY:
-            self.told[name] = time.monotonic()
+        """Have `name` at done / total, with a short text on the right."""
+        when, before = self.told.setdefault(name, (time.monotonic(), ""))
+        if time.monotonic() - when >= PLAIN_EVERY and note != before:
+            self.told[name] = (time.monotonic(), note)
             self.console.say(f"{name}  {note}")
 
     def drop(self, name: str) -> None:
-        """Show `name` no longer."""
+        """Have `name` no longer."""
         self.told.pop(name, None)
+
+    def show(self) -> None:
+        """Draw what was set."""
 
 
 class _LiveGauges(Gauges):
-    def __init__(self, console: Console, bars: Bars) -> None:
+    def __init__(self, console: Console, picture: "_Picture") -> None:
         super().__init__(console)
-        self.bars = bars
-        self.ids: dict[str, TaskID] = {}
+        self.picture = picture
+        self.bars: dict[str, tuple[float, str]] = {}
 
     def set(self, name: str, done: float, total: float, note: str) -> None:
-        if name not in self.ids:
-            self.ids[name] = self.bars.add_task(name, note="")
-        self.bars.update(self.ids[name], completed=done, total=total, note=note)
+        self.bars[name] = (done / total if total else 0.0, note)
 
     def drop(self, name: str) -> None:
-        if name in self.ids:
-            self.bars.remove_task(self.ids.pop(name))
+        self.bars.pop(name, None)
+        self.picture.show(self._lines(), now=False)  # the next line that is said draws it
+
+    def show(self) -> None:
+        self.picture.show(self._lines())
+
+    def _lines(self) -> list[Text]:
+        texts = max((len(name) + len(note) for name, (_, note) in self.bars.items()), default=0)
+        length = min(BAR, self.console.err.width - texts - 5)
+        return [_gauge(name, share, note, length) for name, (share, note) in self.bars.items()]
+
+
+def _gauge(name: str, share: float, note: str, length: int) -> Text:
+    """``name ━━━━━━──── note``; without the bar where there is no room for one."""
+    if length < 4:
+        return Text(f"{name} {note}")
+    full = max(0, min(length, round(share * length)))
+    return Text.assemble(f"{name} ", ("━" * full, "cyan"), ("─" * (length - full), "dim"), f" {note}")
+
+
+class _Picture:
+    """Lines at the end of a terminal that are drawn again in place."""
+
+    def __init__(self, terminal: "_Terminal", live: Live) -> None:
+        self.terminal, self.live = terminal, live
+
+    def show(self, lines: Sequence[Text], *, now: bool = True) -> None:
+        for line in lines:
+            line.no_wrap, line.overflow = True, "ellipsis"
+        with self.terminal.whole:
+            self.live.update(Group(*lines), refresh=now)
+
+
+@contextmanager
+def _picture(terminal: "_Terminal") -> Generator[_Picture]:
+    live = Live(console=terminal, auto_refresh=False, transient=True)
+    with terminal.whole:
+        live.start()
+    try:
+        yield _Picture(terminal, live)
+    finally:
+        with terminal.whole:
+            live.stop()
+
+
+class _Terminal(Terminal):
+    """A terminal on which lines of several threads never mix with one another or with a picture."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.whole = threading.RLock()
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        with self.whole:
+            super().print(*objects, **options)
 
 
 class _Plain:
@@ -157,8 +261,43 @@ class _Plain:
             self.console.say(f"{self.description}: {brief(self.done)}{of} {self.unit}".rstrip())
 
 
-def _longest_word(texts: Cells) -> int:
-    return max((len(word) for text in texts for word in text.split()), default=0)
+def _narrowest(columns: Cells, rows: Sequence[Cells], left: int) -> int:
+    """The least width of a table that breaks no word and no number."""
+    return sum(_floors(columns, rows, left)) + 2 * len(columns)
+
+
+def _floors(columns: Cells, rows: Sequence[Cells], left: int) -> list[int]:
+    """Each column's least width: a text's longest word, a number whole."""
+    return [
+        max(_least(column, word=True), *(_least(row[index], word=index < left) for row in rows), 1)
+        for index, column in enumerate(columns)
+    ]
+
+
+def _least(text: str, *, word: bool) -> int:
+    longest = max((cell_len(part) for part in text.split()), default=0)
+    return min(longest if word or cell_len(text) > WIDEST_WORD else cell_len(text), WIDEST_WORD)
+
+
+def _widths(columns: Cells, rows: Sequence[Cells], left: int, width: int) -> list[int]:
+    """Each column's width: what it wants, the widest made narrower until all of them fit."""
+    floors, room = _floors(columns, rows, left), width - 2 * len(columns)
+    wants = [max(cell_len(text) for text in (column, *(row[i] for row in rows))) for i, column in enumerate(columns)]
+    cap = max(wants)
+    while sum(widths := [max(floor, min(want, cap)) for floor, want in zip(floors, wants, strict=True)]) > room:
+        cap -= 1
+    return widths
+
+
+def _left_out(columns: Cells, rows: Sequence[Cells], left: int, spare: Cells, width: int) -> list[str]:
+    """The columns that have to go before the rest fits, or all that may."""
+    gone: list[str] = []
+    for name in (name for name in spare if name in columns):
+        kept = [index for index, column in enumerate(columns) if column not in gone]
+        if _narrowest([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], left) <= width:
+            break
+        gone.append(name)
+    return gone
 
 
 def brief(number: float) -> str:
@@ -171,10 +310,10 @@ def brief(number: float) -> str:
     return f"{number:.{digits}f}{unit}"
 
 
-def _terminal(*, stderr: bool) -> Terminal:
+def _terminal(*, stderr: bool) -> _Terminal:
     stream = sys.stderr if stderr else sys.stdout
     width: dict[str, Any] = {} if stream.isatty() else {"width": PIPE_WIDTH}
-    return Terminal(stderr=stderr, highlight=False, **width)
+    return _Terminal(stderr=stderr, highlight=False, **width)
 
 
 def _interactive(terminal: Terminal) -> bool:

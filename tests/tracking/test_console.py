@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+import threading
 
 import pytest
 
@@ -63,6 +64,7 @@ def test_colour_in_a_pipe_is_no_animation(monkeypatch: pytest.MonkeyPatch, capsy
     with console.task("reading", 10, "B") as advance, console.gauges() as gauges:
         advance(10)
         gauges.set("one", 1, 2, "half")
+        gauges.show()
     assert "\x1b[?25l" not in capsys.readouterr().err
 
 
@@ -91,18 +93,95 @@ def test_work_in_a_pipe_is_told_when_it_takes_long(
     ]
 
 
-def test_bars_on_a_terminal_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_is_not_told_twice_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(console_module.time, "monotonic", lambda: now[0])
+    gauges = console_module.Gauges(Console())
+    for second in range(60):
+        now[0] = second
+        gauges.set("a run", 0, 1, "starting")
+    assert capsys.readouterr().err == "a run  starting\n"
+
+
+def drawn(written: str) -> list[str]:
+    """What a terminal shows at the end of what was written to it."""
+    lines, row, column = [""], 0, 0
+    for token in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", written):
+        if token == "\r":
+            column = 0
+        elif token == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif token.endswith("A"):
+            row -= int(token[2:-1] or 1)
+        elif token.endswith("K"):
+            lines[row] = "" if token == "\x1b[2K" else lines[row][:column]
+        elif not token.startswith("\x1b"):
+            lines[row] = lines[row].ljust(column)[:column] + token + lines[row][column + len(token) :]
+            column += len(token)
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def test_only_what_was_said_stays_of_a_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars come and go while two threads say things."""
     shown = screen(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "60")
     console = Console()
     assert console.live
+    other = threading.Thread(target=lambda: [console.say(f"other {index}") for index in range(200)])
     with console.gauges() as gauges:
-        gauges.set("one", 1, 2, "half")
-        gauges.set("two", 1, 2, "half")
-        gauges.drop("two")
+        other.start()
+        for index in range(200):
+            for bar in range(index % 4):
+                gauges.set(f"bar {bar}", index, 200, "a note " * 5)
+            gauges.show()
+            gauges.drop(f"bar {index % 3}")
+            console.say(f"done {index}")
+        other.join()
+    with console.busy("writing"):
         console.say("said meanwhile")
-    assert "said meanwhile" in shown.getvalue()
-    assert "half" in shown.getvalue()
-    assert "\x1b[2K" in shown.getvalue()
+    with console.task("reading", 3) as advance:
+        advance(1)
+        console.say("the end")
+    assert "━" in shown.getvalue()
+    left = drawn(shown.getvalue())
+    assert [line for line in left if line.startswith("done")] == [f"done {index}" for index in range(200)]
+    assert [line for line in left if line.startswith("other")] == [f"other {index}" for index in range(200)]
+    assert left[-2:] == ["said meanwhile", "the end"]
+    assert len(left) == 402
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 140])
+def test_no_table_is_cut(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    shown = screen(monkeypatch)
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = ["variant", "Δ val/loss", "95 % interval", "val/loss", "params", "tokens/s"]
+    rows = [
+        ["baseline (theta=10000)", "-", "-", "2.1000", "170k", "12.8k"],
+        ["a-variant", "+0.0100", "[-0.0150, +0.0196]", "2.1100", "171k", "12.9k"],
+    ]
+    Console().table("title", columns, rows, spare=["params", "tokens/s"])
+    left = drawn(shown.getvalue())
+    assert max(map(len, left[1:])) <= max(width, 60 * (width < 60))
+    text = "\n".join(left)
+    said = re.search(r"left out for want of room: (.*)", text)
+    gone = said[1].split(", ") if said else []
+    assert gone == ["params", "tokens/s"][: len(gone)]
+    for index, column in enumerate(columns[1:], 1):
+        assert all((row[index] in text) is (column not in gone) for row in rows if row[index] != "-")
+    assert width < 140 or not gone
+
+
+def test_a_bar_gives_way_to_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = screen(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "40")
+    with Console().gauges() as gauges:
+        gauges.set("a run", 1, 2, "240/800  loss 2.3140  0:12")
+        gauges.show()
+    assert "a run 240/800  loss 2.3140  0:12" in shown.getvalue()
 
 
 @pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("TTY_INTERACTIVE", "0")])
