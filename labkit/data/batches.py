@@ -5,9 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from labkit.data.permutation import permuted
+from labkit.data.permutation import permuted_each
 from labkit.data.shards import Split
 from labkit.spec import Mistake
+
+MIN_CONTEXT = 2
+"""The shortest context that a model can have."""
 
 PADDING = -100
 """Stands where a window has no token: a target that is not scored."""
@@ -38,13 +41,9 @@ class Batches:
 
     def _drawn(self, position: int, count: int) -> NDArray[np.int64]:
         """The windows at `count` positions of the endless sequence of epochs."""
-        parts: list[NDArray[np.int64]] = []
-        while count:
-            epoch, within = divmod(position, self.windows)
-            n = min(count, self.windows - within)
-            parts.append(permuted(np.arange(within, within + n), self.windows, self._seed, epoch))
-            position, count = position + n, count - n
-        return np.concatenate([np.empty(0, np.int64), *parts])
+        epoch, within = divmod(position, self.windows)
+        epochs, places = np.divmod(np.arange(within, within + count), self.windows)
+        return permuted_each(places, self.windows, self._seed, epoch, epochs)
 
 
 def windows(split: Split, length: int, limit: int | None = None, rows: int = 16) -> Iterator[NDArray[np.int64]]:
@@ -64,10 +63,11 @@ def windows(split: Split, length: int, limit: int | None = None, rows: int = 16)
 def require_window(split: Split, length: int) -> None:
     """Raises Mistake for a split that has no whole window of `length` targets."""
     if split.n_tokens <= length:
+        share = "smaller" if split.name == "train" else "larger"
+        shorter = f", or write a context of at most {split.n_tokens - 1}" if split.n_tokens > MIN_CONTEXT else ""
         raise Mistake(
             f"data.corpus: the {split.name} split has {split.n_tokens} tokens, fewer than one window of context + 1 = "
-            f"{length + 1}. Choose a longer text or another data.validation, or write a context of at most "
-            f"{split.n_tokens - 1}."
+            f"{length + 1}. Choose a longer text or a {share} data.validation{shorter}."
         )
 
 

@@ -7,14 +7,24 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
+from labkit.tracking.record import read_json
 
 
 def cache_root() -> Path:
     """$LABKIT_CACHE, or ~/.cache/labkit."""
     return Path(os.environ.get("LABKIT_CACHE") or "~/.cache/labkit").expanduser().absolute()
+
+
+def remembered(path: Path) -> dict[str, Any]:
+    """What was written there in JSON; nothing where it cannot be read, since all of it can be made again."""
+    try:
+        return read_json(path)
+    except (OSError, ValueError):
+        return {}
 
 
 @contextmanager

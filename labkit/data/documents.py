@@ -17,6 +17,9 @@ from labkit.spec import Mistake
 FEW = 20
 """Fewer documents than this are cut: a split by document needs some to choose from."""
 
+SPLITTING = 2
+"""The version of the rules that cut and split."""
+
 CUT = 1 << 16
 """Bytes of what they are cut into, at most."""
 
@@ -63,11 +66,21 @@ class Documents:
         keep[order[1:][copies]] = False
         return self.where(keep)
 
-    def cut(self) -> "Documents":
-        """Where they are few: pieces of 64 KiB, or of a twentieth of the text where that is less, cut at line ends."""
-        if len(self) >= FEW:
-            return self
-        limit = max(4, min(CUT, self.n_bytes // FEW))
+    def split(self, fraction: float) -> tuple["Documents", "Documents"]:
+        """Those to train on, and about that fraction of the bytes to validate on.
+
+        Whole documents, where there are many and enough of them are no longer than the share; else pieces of them,
+        and the share is then met within half a piece. Raises Mistake where there is nothing to split.
+        """
+        share = fraction * self.n_bytes
+        whole = len(self) >= FEW and self.lengths[self.lengths <= share].sum() >= share
+        documents = self if whole else self.cut(share)
+        chosen = documents.validation(fraction, nearest=not whole)
+        return documents.where(~chosen), documents.where(chosen)
+
+    def cut(self, share: float) -> "Documents":
+        """Pieces of 64 KiB, a twentieth of the text, or the share of bytes, whichever is least, cut at line ends."""
+        limit = max(4, min(CUT, self.n_bytes // FEW, int(share)))
         return Documents.at(self.path, ((start, len(data), key(data)) for start, data, _ in self._pieces(limit)))
 
     def sample(self, limit: int) -> "Documents":
@@ -78,18 +91,22 @@ class Documents:
         """Every document in pieces of at most `limit` bytes, cut at line ends; and whether it ends its document."""
         return ((data, ends) for _, data, ends in self._pieces(limit))
 
-    def validation(self, fraction: float) -> NDArray[np.bool_]:
+    def validation(self, fraction: float, nearest: bool = False) -> NDArray[np.bool_]:
         """Which documents validate: in the order of their keys, until the fraction of the bytes is reached.
 
-        Those longer than the whole share are passed over, so that one giant cannot be most of the split; at least one
-        document is taken and one is left. Raises Mistake for a single document.
+        With `nearest` the last one stays away where that comes nearer. Those longer than the whole share are passed
+        over, so that one giant cannot be most of the split; at least one document is taken and one is left.
+        Raises Mistake for a single document.
         """
         if len(self) < 2:
             raise Mistake(f"data.corpus: {self.n_bytes} bytes of text cannot be split in two. Choose a longer text.")
         share = fraction * self.n_bytes
         candidates = np.flatnonzero(self.lengths <= max(share, self.lengths.min()))
         order = candidates[np.argsort(self.keys[candidates, 0], kind="stable")]
-        reached = int(np.searchsorted(np.cumsum(self.lengths[order]), share)) + 1
+        sums = np.cumsum(self.lengths[order])
+        reached = int(np.searchsorted(sums, share)) + 1
+        if nearest and 1 < reached <= len(sums) and share - sums[reached - 2] < sums[reached - 1] - share:
+            reached -= 1
         chosen = np.zeros(len(self), dtype=np.bool_)
         chosen[order[: min(reached, len(self) - 1)]] = True
         return chosen

@@ -8,10 +8,10 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from labkit.data.cache import cache_root
+from labkit.data.cache import cache_root, remembered
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import read_json, write_json
+from labkit.tracking.record import write_json
 
 SETTLED_NS = 2_000_000_000
 """A file that changed this short a time ago could change again without its times or size showing it."""
@@ -40,7 +40,7 @@ def digest(files: Iterable[Path], progress: Progress) -> str:
         stats = [(str(file.absolute()), file.stat()) for file in files]
     rows = [(name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in stats]
     memory = cache_root() / "contents" / f"{hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:32]}.json"
-    known = read_json(memory).get("contents")
+    known = remembered(memory).get("contents")
     if known:
         return str(known)
     with _readable():

@@ -3,9 +3,9 @@
 import hashlib
 import re
 
-from labkit.data.cache import cache_root
+from labkit.data.cache import cache_root, remembered
 from labkit.spec import Mistake
-from labkit.tracking.record import read_json, write_json
+from labkit.tracking.record import write_json
 
 
 def commit_of(name: str, revision: str) -> str:
@@ -16,7 +16,7 @@ def commit_of(name: str, revision: str) -> str:
     try:
         commit = _asked(name, revision)
     except Exception as error:  # the libraries below have no common base
-        known = read_json(memory).get("commit")
+        known = remembered(memory).get("commit")
         if known is None or _is_gone(error):
             raise Mistake(
                 f"data.corpus.path: {name!r} is no file or folder here, and the hub does not give it at {revision!r}: "

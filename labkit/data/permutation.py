@@ -15,12 +15,26 @@ ROUNDS = 8
 
 def permuted(index: NDArray[np.int64], n: int, *key: int) -> NDArray[np.int64]:
     """Where the permutation of ``range(n)`` that belongs to `key` sends each index. A bijection for any n and key."""
+    return _walked(index, n, _round_keys(key)[:, None])
+
+
+def permuted_each(
+    index: NDArray[np.int64], n: int, seed: int, first: int, epochs: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Where the permutation of the key (seed, first + epoch) sends each index; `epochs` ascend from 0."""
+    last = int(epochs[-1]) if len(epochs) else 0
+    keys = np.stack([_round_keys((seed, first + epoch)) for epoch in range(last + 1)], axis=1)
+    return _walked(index, n, keys[:, epochs] if last else keys)
+
+
+def _walked(index: NDArray[np.int64], n: int, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Round after round until the number is below n, each index by its column of keys, or all by the only one."""
     half = np.uint64(max(1, (max(n - 1, 1).bit_length() + 1) // 2))
-    keys = _round_keys(key)
     out = index.astype(np.uint64)
+    columns = np.broadcast_to(keys, (ROUNDS, len(out)))
     walking = np.ones(len(out), dtype=np.bool_)
     while walking.any():
-        out[walking] = _feistel(out[walking], half, keys)
+        out[walking] = _feistel(out[walking], half, columns[:, walking] if keys.shape[1] > 1 else keys)
         walking = out >= np.uint64(n)
     return out.astype(np.int64)
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from labkit.data.cache import appearing, cache_root, locked, writable
 from labkit.data.corpus import Corpus, Source
+from labkit.data.documents import SPLITTING
 from labkit.data.encoding import Encoder
 from labkit.data.gather import gather
 from labkit.data.shards import dtype_for
@@ -26,8 +27,8 @@ class DataSpec(Spec):
 
     corpus: Corpus = Stdlib()
     """Where the documents come from."""
-    validation: Annotated[Number, Field(gt=0, lt=1)] = 0.05
-    """The fraction of the bytes, in whole documents, that is kept from training."""
+    validation: Annotated[Number, Field(ge=1e-4, le=0.5)] = 0.05
+    """The fraction of the bytes that is kept from training: whole documents, or pieces of them where they are few."""
 
 
 @writable()
@@ -48,7 +49,7 @@ def prepare(data: DataSpec, tokenizer: Tokenizer, base: Path, progress: Progress
 
 
 def _address(data: DataSpec, tokenizer: Tokenizer, source: Source, base: Path) -> str:
-    parts = [VERSION, data.fingerprint, source.contents, tokenizer.fingerprint, tokenizer.contents(base)]
+    parts = [VERSION, SPLITTING, data.fingerprint, source.contents, tokenizer.fingerprint, tokenizer.contents(base)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
@@ -60,9 +61,7 @@ def _make(
     if data.corpus.resolve(base, progress).contents != source.contents:
         raise Mistake("data.corpus: the corpus changed while it was read. Run again when it stays as it is.")
     unique = gathered.unique()
-    documents = unique.cut()
-    validation = documents.validation(data.validation)
-    sides = {"train": documents.where(~validation), "validation": documents.where(validation)}
+    sides = dict(zip(("train", "validation"), unique.split(data.validation), strict=True))
     encoder = tokenizer.encoder(base, training_texts(sides["train"], progress))
     splits = {name: tokenize(side, encoder, folder, name, progress) for name, side in sides.items()}
     (folder / "text").unlink()

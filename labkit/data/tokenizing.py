@@ -40,8 +40,8 @@ def tokenize(documents: Documents, encoder: Encoder, folder: Path, name: str, pr
 
     A document of more than `documents.PIECE` bytes is encoded in pieces, which keeps memory flat.
     """
-    sizes = lengths_of(encoder.vocabulary)
-    dtype = dtype_for(len(sizes))
+    spelling = Spelling(encoder.vocabulary)
+    dtype = dtype_for(len(encoder.vocabulary))
     n_tokens = n_bytes = 0
     with (
         progress.task(f"tokenizing the {name} split", documents.n_bytes, "B") as advance,
@@ -49,7 +49,7 @@ def tokenize(documents: Documents, encoder: Encoder, folder: Path, name: str, pr
     ):
         for batch, ids, counts in _encoded(documents, encoder):
             stops = np.cumsum(counts)
-            n_bytes += _accounted(batch, np.diff(np.append(0, np.cumsum(sizes[ids]))[stops], prepend=0), encoder)
+            n_bytes += _accounted(batch, spelling(ids, stops), encoder)
             ended = np.insert(ids.astype(dtype), stops[[ends for _, ends in batch]], encoder.end)
             writer.append(ended)
             n_tokens += len(ended)
@@ -86,15 +86,37 @@ def _batches(pieces: Iterable[tuple[bytes, bool]]) -> Iterator[Batch]:
         yield batch
 
 
-def _accounted(batch: Batch, sizes: NDArray[np.int64], encoder: Encoder) -> int:
-    """The bytes of a batch's tokens, which are those of its text, or bits per byte would be wrong."""
-    wanted = np.fromiter((len(piece) for piece, _ in batch), np.int64, len(batch))
-    for index in np.flatnonzero(sizes != wanted).tolist():
-        piece = batch[index][0]
-        if sizes[index] != len(encoder.normal(piece)):
-            raise Mistake(
-                f"tokenizer: this tokenizer changes the text: {len(piece)} bytes that begin with "
-                f"{piece[:40].decode(errors='replace')!r} come back as {sizes[index]}, so that bits per byte would be "
-                "wrong. Choose a byte-level tokenizer that adds and removes nothing, as GPT-2's and Llama 3's are."
-            )
-    return int(sizes.sum())
+class Spelling:
+    """What tokens stand for, many at once."""
+
+    def __init__(self, vocabulary: list[bytes]) -> None:
+        self.sizes = lengths_of(vocabulary)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        self.letters = np.frombuffer(b"".join(vocabulary), np.uint8)
+
+    def __call__(self, ids: NDArray[Any], stops: NDArray[np.int64]) -> list[bytes]:
+        """The bytes of the tokens up to each stop, from the one before."""
+        sizes = self.sizes[ids]
+        ends = np.cumsum(sizes)
+        shift = np.repeat(self.starts[ids] - (ends - sizes), sizes)
+        written = self.letters[shift + np.arange(len(shift))].tobytes()
+        places = np.append(0, ends)[stops].tolist()
+        return [written[start:stop] for start, stop in zip([0, *places], places, strict=False)]
+
+
+def _accounted(batch: Batch, written: list[bytes], encoder: Encoder) -> int:
+    """The bytes of a batch's tokens, which are its text: a model is scored on the text that it saw."""
+    for (piece, _), found in zip(batch, written, strict=True):
+        if found != piece and found != (normal := encoder.normal(piece)):
+            raise Mistake(_changed(normal, found))
+    return sum(map(len, written))
+
+
+def _changed(text: bytes, found: bytes) -> str:
+    here, there = text.decode(), found.decode(errors="replace")
+    at = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), min(len(here), len(there)))
+    return (
+        f"tokenizer.path: this tokenizer changes the text: {here[at : at + 20]!r} after {here[max(at - 20, 0) : at]!r} "
+        f"comes back as {there[at : at + 20]!r}, so the model would be scored on a text that it never sees. Choose a "
+        "byte-level tokenizer that adds, removes and rewrites nothing, as GPT-2's and Llama 3's are."
+    )

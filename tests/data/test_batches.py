@@ -100,6 +100,21 @@ def test_a_split_shorter_than_a_window_is_refused_with_both_numbers(make: object
         make(split_of(30))  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(
+    ("name", "tokens", "remedy"),
+    [
+        ("train", 30, "Choose a longer text or a smaller data.validation, or write a context of at most 29."),
+        ("validation", 30, "Choose a longer text or a larger data.validation, or write a context of at most 29."),
+        ("validation", 2, "Choose a longer text or a larger data.validation."),
+    ],
+)
+def test_the_remedy_for_a_short_split_is_one_that_helps(name: str, tokens: int, remedy: str) -> None:
+    short = Split(name, [np.arange(tokens).astype("<u4")], tokens, tokens, 1)
+    with pytest.raises(Mistake) as raised:
+        next(windows(short, 64))
+    assert str(raised.value).endswith(remedy)
+
+
 def test_a_window_may_cross_shards(tmp_path: Path) -> None:
     with ShardWriter(tmp_path, "train", np.dtype("<u2"), limit=7) as writer:
         writer.append(np.arange(5))

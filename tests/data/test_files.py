@@ -29,6 +29,15 @@ def test_files_that_rest_are_not_read_again(tmp_path: Path, monkeypatch: pytest.
     assert digest(tmp_path / "a.txt") == first
 
 
+def test_a_damaged_memory_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.setattr(files, "SETTLED_NS", -1)
+    (tmp_path / "a.txt").write_text("one")
+    first = digest(tmp_path / "a.txt")
+    (memory,) = (cache / "contents").iterdir()
+    memory.write_bytes(b"\xff{")
+    assert digest(tmp_path / "a.txt") == first
+
+
 def test_files_that_just_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text("one")
     digest(tmp_path / "a.txt")

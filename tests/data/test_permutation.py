@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.data.permutation import permuted
+from labkit.data.permutation import permuted, permuted_each
 
 keys = st.tuples(st.integers(-(2**70), 2**70), st.integers(0, 10**6))
 
@@ -20,6 +20,12 @@ def test_an_index_is_sent_alone_where_it_is_sent_among_others(n: int, at: int, k
     among = permuted(index, n, *key)
     assert ((among >= 0) & (among < n)).all()
     assert [permuted(index[i : i + 1], n, *key)[0] for i in range(3)] == among.tolist()
+
+
+def test_indices_of_several_epochs_are_sent_as_each_epoch_sends_them() -> None:
+    index, epochs = np.array([5, 9, 0, 1, 8, 3]), np.array([0, 0, 1, 1, 1, 3])
+    alone = [permuted(index[i : i + 1], 10, 7, 40 + int(epochs[i]))[0] for i in range(6)]
+    assert permuted_each(index, 10, 7, 40, epochs).tolist() == alone
 
 
 def test_each_place_is_as_likely_as_any_other() -> None:
