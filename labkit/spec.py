@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic import ValidationError as ValidationError
@@ -14,8 +14,14 @@ from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 Number = Annotated[float, Field(allow_inf_nan=False), AfterValidator(lambda x: x + 0.0)]
 """A finite float; integers become floats and -0.0 becomes 0.0, so that equal numbers have equal fingerprints."""
 
-Count = Annotated[int, Field(gt=0)]
-"""A positive integer."""
+Count = Annotated[int, Field(gt=0, lt=2**63)]
+"""A positive integer that a machine can count to."""
+
+Size = Annotated[int, Field(gt=0, le=2**20)]
+"""A positive integer that something is made of: what is larger is a slip of the pen, and would hang or be killed."""
+
+Words = Annotated[str, Field(min_length=1)]
+"""A text that is not empty."""
 
 
 class Mistake(ValueError):
@@ -66,6 +72,10 @@ class Spec(BaseModel):
         ``{"model.norm": "rms", "model.norm.eps": 1e-5}``.
         Raises Mistake for a wrong path, ValidationError for a wrong value.
         """
+        given: Any = changes
+        if not isinstance(given, Mapping) or not all(isinstance(path, str) and path for path in given):
+            first = next(iter(type(self).model_fields), "field")
+            raise Mistake(f"{given!r} says no change; write each path with its value: {{{first!r}: …}}")
         tree = self.as_json()
         for path, value in sorted(changes.items(), key=lambda change: change[0].count(".")):
             _place(tree, type(self), path, value)
@@ -105,10 +115,7 @@ class Choice(Spec):
         if Choice in cls.__bases__:
             cls.variants = {}
             return
-        if "kind" not in cls.model_fields:
-            name = cls.__name__.lower()
-            raise TypeError(f'{cls.__qualname__} needs a kind: write  kind: Literal["{name}"] = "{name}"')
-        kind = cls.model_fields["kind"].default
+        kind = _kind_of(cls)
         taken = cls.variants.get(kind)
         if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"kind {kind!r} is taken by {taken.__module__}.{taken.__qualname__}")
@@ -128,11 +135,11 @@ class Choice(Spec):
         if not isinstance(fields, dict) or "kind" not in fields:
             message = "expected a {family}: a kind's name, or its fields with a 'kind'.{hint}"
             raise PydanticCustomError("choice", message, {"family": cls.__name__, "hint": closest("", cls.variants)})
-        if (kind := fields["kind"]) not in cls.variants:
-            message = "unknown {family} kind '{kind}'.{hint}"
-            raise PydanticCustomError(
-                "choice", message, {"family": cls.__name__, "kind": kind, "hint": closest(str(kind), cls.variants)}
-            )
+        kind = fields["kind"]
+        if not isinstance(kind, str) or kind not in cls.variants:
+            message = "unknown {family} kind {kind}.{hint}"
+            hint = closest(str(kind), cls.variants)
+            raise PydanticCustomError("choice", message, {"family": cls.__name__, "kind": repr(kind), "hint": hint})
         return cls.variants[kind].from_json(fields)
 
     @classmethod
@@ -159,6 +166,17 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(shown(item) for item in value) + ")"
     return str(value)
+
+
+def _kind_of(cls: type[Choice]) -> str:
+    """The one name that a variant's kind can be. Raises TypeError with the line to write."""
+    field = cls.model_fields.get("kind")
+    kind = None if field is None else field.default
+    known = isinstance(kind, str) and field is not None and get_origin(field.annotation) is Literal
+    if field is None or not known or get_args(field.annotation) != (kind,):
+        name = kind if isinstance(kind, str) else cls.__name__.lower()
+        raise TypeError(f'{cls.__qualname__} needs a kind of one name: write  kind: Literal["{name}"] = "{name}"')
+    return str(kind)
 
 
 def _fault(detail: ErrorDetails, root: type[Spec]) -> str:
@@ -249,8 +267,8 @@ def _opened(tree: Any, cls: Any) -> tuple[Any, Any]:
     """A place in a dumped tree as something to step into, with its class: "rms" becomes {"kind": "rms"} and Rms."""
     if isinstance(cls, type) and issubclass(cls, Choice) and "kind" not in cls.model_fields:
         tree = {"kind": tree} if isinstance(tree, str) else tree
-        if isinstance(tree, dict) and tree.get("kind") in cls.variants:
-            return tree, cls.variants[tree["kind"]]
+        if isinstance(tree, dict) and isinstance(kind := tree.get("kind"), str) and kind in cls.variants:
+            return tree, cls.variants[kind]
     return tree, cls
 
 
@@ -260,7 +278,7 @@ def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
     steps = path.split(".")
     for depth, step in enumerate(steps):
         if isinstance(at, list):
-            if not step.isdigit() or int(step) >= len(at):
+            if step not in map(str, range(len(at))):
                 raise Mistake(f"{path}: {step!r} is no index into {len(at)} entries")
             key: Any = int(step)
         elif isinstance(at, dict):

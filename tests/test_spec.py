@@ -1,11 +1,13 @@
 """Specs: what is accepted, what is refused, and what a fingerprint depends on."""
 
+import re
 import subprocess
 import sys
 from typing import Literal
 
 import pytest
 from pydantic import ValidationError
+from pydantic_core import PydanticUndefined
 
 from labkit.spec import Choice, Count, Mistake, Number, Spec, explain
 
@@ -137,6 +139,14 @@ def test_flat_has_a_line_for_every_leaf() -> None:
         ({"frame.wheel.spoke": 1}, "frame.wheel.spoke: spoked has no field 'spoke'. Did you mean 'spokes'?"),
         ({"wheels.5": "spoked"}, "wheels.5: '5' is no index into 2 entries"),
         ({"load.x": 1}, "load.x: nothing lies under load = None"),
+        ({"wheels.²": "spoked"}, "wheels.²: '²' is no index into 2 entries"),
+        ({"wheels.٠": "spoked"}, "wheels.٠: '٠' is no index into 2 entries"),
+        ({"wheels.-1": "spoked"}, "wheels.-1: '-1' is no index into 2 entries"),
+        ({f"wheels.{'9' * 5000}": "spoked"}, f"wheels.{'9' * 5000}: '{'9' * 5000}' is no index into 2 entries"),
+        ({"": 1}, "{'': 1} says no change; write each path with its value: {'frame': …}"),
+        ({"frame.": 1}, "frame.: Frame has no field ''. Choose from: spare, wheel."),
+        ({5: 1}, "{5: 1} says no change; write each path with its value: {'frame': …}"),
+        (5, "5 says no change; write each path with its value: {'frame': …}"),
     ],
 )
 def test_a_wrong_path_says_what_was_meant(changes: dict[str, object], message: str) -> None:
@@ -149,6 +159,10 @@ def test_a_wrong_path_says_what_was_meant(changes: dict[str, object], message: s
     ("changes", "message"),
     [
         ({"frame.wheel": "spoken"}, "frame.wheel: unknown Wheel kind 'spoken'. Did you mean 'spoked'?"),
+        ({"frame.wheel": {"kind": ["spoked"]}}, "frame.wheel: unknown Wheel kind ['spoked']. Did you mean 'spoked'?"),
+        ({"frame.wheel": {"kind": {}}}, "frame.wheel: unknown Wheel kind {}. Choose from: disc, spoked."),
+        ({"frame.wheel": {"kind": None}}, "frame.wheel: unknown Wheel kind None."),
+        ({"frame.wheel.spokes": 2**63}, "frame.wheel.spokes: Input should be less than 9223372036854775808"),
         ({"frame.wheel": 3}, "frame.wheel: expected a Wheel: a kind's name"),
         ({"frame.wheel.spokes": "many"}, "frame.wheel.spokes: Input should be a valid integer (got 'many')"),
         ({"frame.wheel.spokes": True}, "frame.wheel.spokes: Input should be a valid integer (got True)"),
@@ -173,6 +187,30 @@ def test_what_cannot_be_written_as_json_is_refused() -> None:
 def test_a_variant_without_a_kind_is_refused_with_the_line_to_write() -> None:
     with pytest.raises(TypeError, match=r'write  kind: Literal\["bare"\] = "bare"'):
         type("Bare", (Wheel,), {"__module__": __name__})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "line"),
+    [
+        (Literal["foo"], "bar", 'kind: Literal["bar"] = "bar"'),
+        (Literal["one", "two"], "one", 'kind: Literal["one"] = "one"'),
+        (str, "plain", 'kind: Literal["plain"] = "plain"'),
+        (int, 3, 'kind: Literal["bare"] = "bare"'),
+        (Literal["bare"], PydanticUndefined, 'kind: Literal["bare"] = "bare"'),
+    ],
+)
+def test_a_kind_that_is_not_one_name_is_refused_with_the_line_to_write(
+    annotation: object, default: object, line: str
+) -> None:
+    body = {"__module__": __name__, "__annotations__": {"kind": annotation}, "kind": default}
+    with pytest.raises(TypeError, match=f"Bare needs a kind of one name: write  {re.escape(line)}$"):
+        type("Bare", (Wheel,), body)
+    assert set(Wheel.variants) == {"spoked", "disc"}
+
+
+def test_a_path_under_a_kind_that_is_no_name_is_refused() -> None:
+    with pytest.raises(Mistake, match=r"frame\.wheel\.spokes: "):
+        BICYCLE.patched({"frame.wheel": {"kind": ["spoked"]}, "frame.wheel.spokes": 3})
 
 
 def test_a_kind_that_is_taken_is_refused() -> None:
