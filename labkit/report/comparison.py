@@ -30,6 +30,8 @@ class Comparison:
     arms: tuple[Arm, ...]
     left_out: tuple[Outcome, ...]
     """Runs of variants as they were once written: other fingerprints, so no part of this comparison."""
+    damaged: tuple[str, ...] = ()
+    """Why recorded runs could not be read."""
 
     @property
     def baseline(self) -> Arm:
@@ -51,7 +53,7 @@ class Comparison:
     @property
     def notes(self) -> tuple[Note, ...]:
         """What a reader has to know beside the numbers; empty where nothing is in doubt."""
-        return tuple(notes(self.arms, self.match, self.metric, self.left_out))
+        return tuple(notes(self.arms, self.match, self.metric, self.left_out, self.damaged))
 
     def facts(self, field: str) -> dict[str, list[Any]]:
         """Key -> every value that the records have for it in an object such as `data` or `versions`, none twice."""
@@ -96,7 +98,7 @@ class Comparison:
 def compare(edition: Edition) -> Comparison:
     """The comparison that an edition's records allow now; a half-finished experiment says what is missing.
 
-    Raises Mistake where no experiment is described.
+    A run whose record cannot be read is left out. Raises Mistake where no experiment is described.
     """
     told = edition.description()
     if not told:
@@ -116,6 +118,7 @@ def compare(edition: Edition) -> Comparison:
         seeds=tuple(told["seeds"]),
         arms=tuple(_against(arms[0], arm) for arm in arms),
         left_out=tuple(outcome for outcome in recorded if outcome.run not in kept),
+        damaged=tuple(edition.damaged()),
     )
 
 

@@ -27,8 +27,11 @@ class Note:
     text: str
 
 
-def notes(arms: Sequence[Arm], match: str, metric: str, left_out: Sequence[Outcome]) -> Iterator[Note]:
+def notes(
+    arms: Sequence[Arm], match: str, metric: str, left_out: Sequence[Outcome], damaged: Sequence[str]
+) -> Iterator[Note]:
     """Every note on a comparison: what has no result first, then unequal budgets, then unequal conditions."""
+    yield from (Note("damaged", fault) for fault in damaged)
     for arm in arms:
         yield from _diverged(arm)
     for arm in arms:

@@ -52,7 +52,7 @@ figure svg text {{ font-family: inherit !important; font-variant-numeric: tabula
 figcaption {{ margin-top: 8px; color: var(--muted); font-size: 12.5px; line-height: 1.45; }}
 .notes {{ display: grid; grid-template-columns: max-content 1fr; gap: 8px 16px; margin: 0; align-items: baseline; }}
 .notes dt {{ color: var(--warn); font-size: 12.5px; font-weight: 600; }}
-.notes dt.diverged, .notes dt.failed {{ color: var(--bad); }}
+.notes dt.diverged, .notes dt.failed, .notes dt.damaged {{ color: var(--bad); }}
 .notes dd {{ margin: 0; overflow-wrap: anywhere; }}
 .status {{ font-weight: 550; }}
 .done {{ color: var(--good); }} .diverged, .failed {{ color: var(--bad);

@@ -5,7 +5,8 @@
         spec.json  source/  record.json  metrics.jsonl  checkpoints/  console.log
 
 JSON files are replaced atomically; metrics are append-only, and of each (key, step) the last line counts. A finished
-run that another one takes the place of moves to ``<variant>/superseded/``.
+run that another one takes the place of moves to ``<variant>/superseded/``. A file that holds anything else than what is
+written here is damaged, which is never taken for a file that is not there.
 """
 
 import fcntl
@@ -20,6 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from labkit.spec import Mistake
+from labkit.tracking.schema import Description, Member, Part, Planned, Record, fault
+
 VERSION = 1
 FINISHED = frozenset({"done", "diverged"})
 TRIES, PAUSE = 20, 0.01
@@ -28,6 +32,14 @@ TRIES, PAUSE = 20, 0.01
 
 class Busy(RuntimeError):
     """Another living process owns the run."""
+
+
+class Damaged(Mistake):
+    """A file holds what labkit did not write there."""
+
+
+class Newer(Mistake):
+    """A file was written by a labkit that knows more."""
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -47,11 +59,29 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where the file is not there."""
+    """The object in a JSON file; empty where the file is not there. Raises Damaged for anything else."""
     try:
-        return json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise Damaged(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not isinstance(value, dict):
+        raise Damaged(f"{path} cannot be read: it holds no object")
+    return value
+
+
+def _read(path: Path, schema: type[Part], remedy: str) -> dict[str, Any]:
+    """The same of a file of a known format; `remedy` ends the message of Damaged."""
+    try:
+        value = read_json(path)
+    except Damaged as error:
+        raise Damaged(f"{error}. {remedy}") from None
+    if isinstance(version := value.get("version"), int) and version > VERSION:
+        raise Newer(f"{path} is of format {version}, and this labkit reads {VERSION}. Upgrade labkit.")
+    if (value or path.exists()) and (wrong := fault(value, schema)):
+        raise Damaged(f"{path} is damaged: {wrong}. {remedy}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -68,10 +98,29 @@ class Run:
         write_json(self.path / "record.json", {"version": VERSION, "status": "planned", "step": 0, **facts})
 
     def spec(self) -> dict[str, Any]:
-        return read_json(self.path / "spec.json").get("spec", {})
+        """What was planned; empty where nothing was. Raises Damaged."""
+        planned = _read(self.path / "spec.json", Planned, self._remedy)
+        if not planned and (self.path / "record.json").exists():
+            raise Damaged(f"{self.path / 'spec.json'} is missing. {self._remedy}")
+        return planned.get("spec", {})
 
     def record(self) -> dict[str, Any]:
-        return read_json(self.path / "record.json")
+        """What became of it; empty where nothing was planned. Raises Damaged."""
+        return _read(self.path / "record.json", Record, self._remedy)
+
+    @property
+    def fault(self) -> str:
+        """Why the run can be no part of its edition; empty where it can."""
+        try:
+            _read(self.path / "record.json", Member, self._remedy)
+            self.spec()
+        except Mistake as error:
+            return str(error)
+        return ""
+
+    @property
+    def _remedy(self) -> str:
+        return f"Remove the folder {self.path} to train it again."
 
     def update(self, **fields: Any) -> dict[str, Any]:
         """Set fields of the record; only the run's owner does so."""
@@ -101,15 +150,15 @@ class Run:
             file.write(line)
 
     def lines(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-        """The whole lines of metrics from a byte offset on, and the offset to go on from."""
+        """The whole lines of metrics from a byte offset on, and the offset to go on from; other lines are skipped."""
         try:
             with (self.path / "metrics.jsonl").open("rb") as file:
                 file.seek(offset)
                 data = file.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return [], offset
         whole = data[: data.rfind(b"\n") + 1]
-        return [line for line in map(_parsed, whole.splitlines()) if line], offset + len(whole)
+        return [line for line in map(_parsed, whole.split(b"\n")) if line], offset + len(whole)
 
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
         """Each key's curve by ascending step; null becomes NaN."""
@@ -191,18 +240,33 @@ class Edition:
     def describe(self, description: Mapping[str, Any]) -> None:
         """Write the description, if it is another one; what is made of it is then no longer true."""
         value = {"version": VERSION, **description}
-        if value != self.description():
+        if value != self._described():
             (self.path / "report.html").unlink(missing_ok=True)
             write_json(self.path / "experiment.json", value)
 
     def description(self) -> dict[str, Any]:
-        return read_json(self.path / "experiment.json")
+        """What was described; empty where nothing was. Raises Damaged."""
+        return _read(self.path / "experiment.json", Description, "Run the experiment again to write it.")
+
+    def _described(self) -> dict[str, Any]:
+        """The same where a damaged one is about to be replaced."""
+        try:
+            return self.description()
+        except Damaged:
+            return {}
 
     def run(self, variant: str, seed: int, fingerprint: str) -> Run:
         return Run(self.path / variant / f"seed{seed}-{fingerprint}")
 
     def runs(self) -> list[Run]:
-        """Every run folder that has a record, in the order of the names."""
+        """Every run folder whose record can be read, in the order of the names."""
+        return [run for run in self._recorded() if not run.fault]
+
+    def damaged(self) -> list[str]:
+        """Why the other run folders with a record cannot be read."""
+        return [fault for run in self._recorded() if (fault := run.fault)]
+
+    def _recorded(self) -> list[Run]:
         return [Run(path.parent) for path in sorted(self.path.glob("*/seed*/record.json"))]
 
 
@@ -219,10 +283,18 @@ def _locked(descriptor: int) -> bool:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
+    """A line of metrics; empty for what is none: a step, a time, and numbers or null."""
     try:
-        return json.loads(line)
-    except ValueError:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
         return {}
+    if not isinstance(value, dict) or type(value.get("step")) is not int or value.get("time") is None:
+        return {}
+    return value if value["step"] >= 0 and all(map(_is_figure, value.values())) else {}
+
+
+def _is_figure(value: Any) -> bool:
+    return value is None or type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def _last_byte(descriptor: int, size: int) -> bytes:

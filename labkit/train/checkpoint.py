@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from labkit.optim.weights import Weights
-from labkit.tracking.record import read_json, write_json
+from labkit.tracking.record import Damaged, read_json, write_json
 
 VERSION = 1
 SHARE = 1 / 20
@@ -46,16 +46,22 @@ class Checkpoints:
         self.folder, self.identity = folder, dict(identity)
 
     def latest(self) -> Checkpoint | None:
-        """The newest complete one."""
-        for path in sorted(self.folder.glob("step-*"), reverse=True):
+        """The newest complete one; what cannot be read is passed over."""
+        found = (self._read(path) for path in sorted(self.folder.glob("step-*"), reverse=True))
+        return next((checkpoint for checkpoint in found if checkpoint), None)
+
+    def _read(self, path: Path) -> Checkpoint | None:
+        try:
             facts = read_json(path / "state.json")
-            if facts.get("identity") == self.identity and _is_whole(path / "state.safetensors"):
-                return Checkpoint(path, facts)
-        return None
+        except Damaged:
+            return None
+        about = (facts.get("version"), facts.get("identity"), _name(facts.get("step")))
+        whole = about == (VERSION, self.identity, path.name) and _is_whole(path / "state.safetensors")
+        return Checkpoint(path, facts) if whole else None
 
     def save(self, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Write one, then remove those before it."""
-        fresh, path = self.folder / f".fresh-{os.getpid()}", self.folder / f"step-{step:09d}"
+        """Write one, then remove all others."""
+        fresh, path = self.folder / f".fresh-{os.getpid()}", self.folder / _name(step)
         if (latest := self.latest()) and latest.path == path:
             return
         shutil.rmtree(fresh, ignore_errors=True)
@@ -64,7 +70,7 @@ class Checkpoints:
         _to_disk(fresh / "state.safetensors")
         write_json(fresh / "state.json", {"version": VERSION, "identity": self.identity, "step": step, **facts})
         _to_disk(fresh)
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
         fresh.rename(path)
         _to_disk(self.folder)
         self._remove(all_but=path)
@@ -85,7 +91,7 @@ class Checkpoints:
     def _remove(self, all_but: Path | None) -> None:
         for path in (*self.folder.glob("step-*"), *self.folder.glob(".fresh-*")):
             if path != all_but:
-                shutil.rmtree(path)
+                _remove(path)
 
 
 class Cadence:
@@ -121,6 +127,18 @@ def unpack(tensors: Mapping[str, Tensor], weights: Weights, optimizer: torch.opt
             key, _, name = rest.partition("/")
             optimizer.state[weights.masters[name]][key] = value
     weights.publish()
+
+
+def _name(step: Any) -> str:
+    return f"step-{step:09d}" if type(step) is int else ""
+
+
+def _remove(path: Path) -> None:
+    """Whatever lies there, for it need not be a folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _is_whole(file: Path) -> bool:

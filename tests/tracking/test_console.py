@@ -177,7 +177,7 @@ def test_no_table_is_cut(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
 
 def test_a_bar_gives_way_to_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = screen(monkeypatch)
-    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("COLUMNS", "38")
     with Console().gauges() as gauges:
         gauges.set("a run", 1, 2, "240/800  loss 2.3140  0:12")
         gauges.show()

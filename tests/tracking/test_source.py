@@ -63,5 +63,13 @@ def test_a_file_that_fails_leaves_nothing_half_loaded(project: Path) -> None:
 def test_a_file_that_would_hide_a_module_of_python_is_refused(project: Path) -> None:
     file = project / "random.py"
     file.write_text("")
-    with pytest.raises(Mistake, match=r"random.py: this name belongs to a module of Python's own"):
+    with pytest.raises(Mistake, match=r"the name random.py belongs to a module of Python's own"):
         load(file, project)
+
+
+@pytest.mark.parametrize("name", ["torch.py", "labkit.py", "datasets.py", "mlflow/__init__.py"])
+def test_a_file_that_hides_what_labkit_needs_is_refused(project: Path, name: str) -> None:
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text("")
+    with pytest.raises(Mistake, match=rf"{name} hides the module .*give it another name"):
+        load(project / "studies" / "one_test_study.py", project)

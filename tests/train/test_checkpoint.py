@@ -1,6 +1,7 @@
 """Checkpoints: what they hold, and that no half of one is ever used."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,53 @@ def test_a_torn_checkpoint_is_passed_over(checkpoints: Checkpoints) -> None:
     (torn / "state.safetensors").write_bytes(data[:-1])
     facts = json.loads((whole / "state.json").read_text()) | {"step": 9}
     (torn / "state.json").write_text(json.dumps(facts))
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.facts["step"] == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"version": 1, "iden', b"\x00\xff", b"[]", b"null", b"{}", b'{"version": 1, "step": 9}', None],
+    ids=["empty", "truncated", "binary", "list", "null", "no fields", "no identity", "folder"],
+)
+def test_an_unreadable_checkpoint_is_passed_over_for_the_one_before(
+    checkpoints: Checkpoints, content: bytes | None
+) -> None:
+    saved(checkpoints, 3)
+    bad = checkpoints.folder / "step-000000009"
+    shutil.copytree(checkpoints.folder / "step-000000003", bad)
+    (bad / "state.json").unlink()
+    if content is None:
+        (bad / "state.json").mkdir()
+    else:
+        (bad / "state.json").write_bytes(content)
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.facts["step"] == 3
+    shutil.rmtree(checkpoints.folder / "step-000000003")
+    assert checkpoints.latest() is None
+    saved(checkpoints, 9)
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000000009"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff" * 9, None], ids=["empty", "binary", "folder"])
+def test_unreadable_tensors_are_passed_over(checkpoints: Checkpoints, content: bytes | None) -> None:
+    saved(checkpoints, 3)
+    file = checkpoints.folder / "step-000000003" / "state.safetensors"
+    file.unlink()
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    assert checkpoints.latest() is None
+
+
+def test_a_file_in_a_checkpoints_place_gives_way(checkpoints: Checkpoints) -> None:
+    checkpoints.folder.mkdir()
+    (checkpoints.folder / "step-000000003").write_bytes(b"no folder")
+    assert checkpoints.latest() is None
+    saved(checkpoints, 3)
     found = checkpoints.latest()
     assert found is not None
     assert found.facts["step"] == 3

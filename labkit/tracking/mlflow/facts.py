@@ -102,7 +102,8 @@ def _tags(run: Run, record: Mapping[str, Any], setting: Setting, status: str) ->
         if record.get(key):
             yield key, str(record[key])
     for library, version in (record.get("versions") or {}).items():
-        yield f"version.{library}", str(version)
+        if version is not None:
+            yield f"version.{library}", str(version)
     if status == "diverged":
         yield "diverged", "true"
         yield "diverged_at", str(record.get("diverged_at"))
@@ -124,7 +125,7 @@ def _params(spec: Mapping[str, Any], record: Mapping[str, Any], varied: Varied) 
 
 def _dataset(data: Mapping[str, Any]) -> dict[str, str]:
     """The token store as MLflow's dataset entity has it."""
-    if not data:
+    if not {"corpus", "tokenizer", "hash", "store"} <= data.keys():
         return {}
     counts = {key: value for key, value in data.items() if key.endswith(("_tokens", "_bytes"))}
     return {

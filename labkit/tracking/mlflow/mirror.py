@@ -1,11 +1,11 @@
 """MLflow kept up while runs are trained: a thread of the driver's that tells it what is new every few seconds."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 from labkit.tracking.mlflow.sidecar import pending
+from labkit.tracking.mlflow.store import on_stderr
 from labkit.tracking.mlflow.sync import Session
 from labkit.tracking.record import Edition
 
@@ -19,14 +19,10 @@ PATIENCE = 120.0
 """Seconds that the last pass may take, for a server that does not answer."""
 
 
-def _on_stderr(words: str) -> None:
-    print(words, file=sys.stderr)
-
-
 class Mirror:
     """Start it before the runs, close it after them. Never raises: `error` is the last failure, said once by `say`."""
 
-    def __init__(self, edition: Edition, uri: str, say: Callable[[str], None] = _on_stderr) -> None:
+    def __init__(self, edition: Edition, uri: str, say: Callable[[str], None] = on_stderr) -> None:
         self.edition, self.uri, self.say = edition, uri, say
         self.error: Exception | None = None
         self._said = False

@@ -2,12 +2,14 @@
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Self
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from labkit.tracking.mlflow.facts import Facts, Setting
 from labkit.tracking.mlflow.store import database, public
 from labkit.tracking.mlflow.view import View
-from labkit.tracking.record import Edition, Run, read_json, write_json
+from labkit.tracking.record import Damaged, Edition, Run, read_json, write_json
 
 NAME = "mlflow.json"
 VERSION = 1
@@ -22,18 +24,23 @@ class Sidecar:
     run_id: str = ""
     digest: str = ""
     """Of all that is sent apart from the curves."""
-    offset: int = 0
+    offset: Annotated[int, Field(ge=0)] = 0
     """Bytes of metrics.jsonl that are sent."""
     steps: dict[str, int] = field(default_factory=dict[str, int])
     """The last step sent of each key."""
+    start: int | None = None
+    """When the run began, which tells it from another one in its folder."""
     origin: dict[str, str] = field(default_factory=dict[str, str])
     """Who started it from which source, as it was when MLflow first heard of the run."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The note in a folder; an empty one where there is none, or where its format is another."""
-        note: dict[str, Any] = read_json(folder / NAME)
-        return cls(**note) if note.pop("version", None) == VERSION else cls()
+        """The note in a folder; an empty one where there is none that can be read: it is then written again."""
+        try:
+            note = read_json(folder / NAME)
+            return TypeAdapter(cls).validate_python(note) if note.get("version") == VERSION else cls()
+        except (Damaged, ValidationError):
+            return cls()
 
     def write(self, folder: Path) -> None:
         write_json(folder / NAME, {"version": VERSION, **asdict(self)})

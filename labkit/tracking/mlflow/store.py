@@ -4,6 +4,7 @@ import fcntl
 import logging
 import os
 import sqlite3
+import sys
 import warnings
 from collections.abc import Generator
 from contextlib import closing, contextmanager, nullcontext
@@ -72,6 +73,10 @@ def quiet() -> None:
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module=rf"({'|'.join(NOISY)})(\.|$)")
+
+
+def on_stderr(words: str) -> None:
+    print(words, file=sys.stderr)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Telling MLflow what the records say and it does not know yet."""
 
 import fcntl
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from labkit.tracking.mlflow.facts import Facts, Setting, address
 from labkit.tracking.mlflow.origin import origin
 from labkit.tracking.mlflow.remote import Remote
 from labkit.tracking.mlflow.sidecar import Sidecar, begun, behind
-from labkit.tracking.mlflow.store import public
+from labkit.tracking.mlflow.store import on_stderr, public
 from labkit.tracking.mlflow.view import View
 from labkit.tracking.record import Edition, Run
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Shown
 
 
-def sync(edition: Edition, uri: str) -> int:
+def sync(edition: Edition, uri: str, say: Callable[[str], None] = on_stderr) -> int:
     """Bring MLflow up to the records, whatever was lost there; the number of runs that had something to tell.
 
-    Raises Mistake where the store cannot be used.
+    A run whose record cannot be read is left out, and `say` gets why. Raises Mistake where the store cannot be used.
     """
+    for fault in edition.damaged():
+        say(f"left out: {fault}")
     return Session(edition, uri).push() if begun(edition) else 0
 
 
@@ -34,7 +36,7 @@ class Session:
     def __init__(self, edition: Edition, uri: str) -> None:
         self.edition, self.uri = edition, uri
         self.remote = Remote(uri, edition.title)
-        self.origin = origin(str(edition.description().get("file", edition.name)), _project(edition))
+        self.origin = origin(str(edition.description().get("file", edition.name)), *_project(edition))
         self.notes: dict[Path, Sidecar] = {}
 
     def push(self) -> int:
@@ -71,7 +73,8 @@ class Session:
         lines, offset = run.lines()
         wanted = points(lines) | facts.finals
         found = _find(run, note, shown)
-        missing = self._missing(found, wanted) if found else None
+        told = found is not None and (note.run_id, note.offset) == (found.info.run_id, offset)
+        missing = self._missing(found, facts, wanted, told) if found else None
         if found and missing is not None:
             known = note.digest if found.info.run_id == note.run_id and _tells(found, facts) else ""
             note = replace(note, run_id=found.info.run_id, digest=known)
@@ -79,20 +82,24 @@ class Session:
             note, missing = self._create(run, note, facts), wanted
         return self._tell(run, replace(note, steps=last_steps(wanted)), facts, missing, offset)
 
-    def _missing(self, found: "Shown", wanted: Points) -> Points | None:
-        """The points that the run in MLflow lacks; None, and the run deleted, where it contradicts the record."""
-        if agree(latest(wanted), found.data.metrics):
+    def _missing(self, found: "Shown", facts: Facts, wanted: Points, told: bool) -> Points | None:
+        """The points that the run in MLflow lacks; None, and the run deleted, where it is another than the record's.
+
+        Where the note says that it was `told` everything, each curve's last value is enough to believe it.
+        """
+        same = facts.start in (None, found.info.start_time)
+        if same and told and agree(latest(wanted), found.data.metrics):
             return {}
         have = self.remote.points(found.info.run_id)
-        if contradicted(wanted, have):
+        if not same or contradicted(wanted, have):
             self.remote.client.delete_run(found.info.run_id)
             return None
         return {place: point for place, point in wanted.items() if place not in have}
 
     def _create(self, run: Run, note: Sidecar, facts: Facts) -> Sidecar:
-        origin = note.origin or self.origin
+        origin = note.origin if note.origin and note.start == facts.start else self.origin
         run_id = self.remote.create(facts, origin)
-        fresh = Sidecar(experiment_id=self.remote.experiment_id, run_id=run_id, origin=origin)
+        fresh = Sidecar(experiment_id=self.remote.experiment_id, run_id=run_id, start=facts.start, origin=origin)
         fresh.write(run.path)
         return fresh
 
@@ -144,7 +151,11 @@ def _alone(edition: Edition) -> Generator[None]:
         yield
 
 
-def _project(edition: Edition) -> Path:
-    """The folder of the experiment's file, whose repository its source comes from."""
-    bases = (Path(run.record().get("base", "")) for run in edition.runs())
-    return next((base for base in bases if base.is_dir()), edition.path)
+def _project(edition: Edition) -> tuple[Path, list[str]]:
+    """The folder of the experiment's project, whose repository its source comes from, and the sources' paths in it."""
+    records = [run.record() for run in edition.runs()]
+    bases = (Path(record["base"]) for record in records if record.get("base"))
+    base = next((base for base in bases if base.is_dir()), edition.path)
+    below = Path(edition.description().get("file", "")).parent.parts
+    root = Path(*base.parts[: -len(below)]) if below and base.parts[-len(below) :] == below else base
+    return root, sorted({source for record in records for source in record.get("sources", {})})

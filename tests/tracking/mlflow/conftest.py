@@ -18,8 +18,9 @@ def spec(theta: float, seed: int) -> dict[str, Any]:
 
 
 def arm(name: str, theta: float) -> dict[str, Any]:
-    label = f"theta={theta:.0f}"
-    return {"name": name, "label": label, "fingerprint": f"{theta:016.0f}", "varied": {"model.position.theta": theta}}
+    label, sizes = f"theta={theta:.0f}", dict.fromkeys(("params", "non_embedding", "tokens", "steps"), 1)
+    own = {"name": name, "label": label, "fingerprint": f"{theta:016.0f}", "varied": {"model.position.theta": theta}}
+    return {**own, **sizes, "flops_per_token": 1.0, "changes": {}, "baseline": name == "baseline"}
 
 
 def facts(name: str, theta: float, seed: int) -> dict[str, Any]:
@@ -36,7 +37,9 @@ def make(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Editio
     def made(thetas: dict[str, float] = THETAS, seeds: int = 1) -> Edition:
         edition = Edition(tmp_path / request.node.name.replace("[", ".").replace("]", "") / "main")
         arms = [arm(name, theta) for name, theta in thetas.items()]
-        edition.describe({"question": "Does theta matter?", "file": "experiments/rope.py", "arms": arms})
+        about = {"question": "Does theta matter?", "hypothesis": "", "metric": "val/loss", "match": "none"}
+        where = {"file": "experiments/rope.py", "command": "labkit run experiments/rope.py", "seeds": [*range(seeds)]}
+        edition.describe({**about, **where, "arms": arms})
         for name, theta in thetas.items():
             for seed in range(seeds):
                 run = edition.run(name, seed, f"{seed:016x}")

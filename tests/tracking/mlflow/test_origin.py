@@ -34,3 +34,20 @@ def test_outside_a_repository_there_is_a_user_and_a_source(tmp_path: Path) -> No
     tags = origin("rope.py", tmp_path)
     assert {"mlflow.user", "mlflow.source.name", "mlflow.source.type"} <= tags.keys()
     assert not any(".git." in tag for tag in tags)
+
+
+def test_a_source_that_no_commit_holds_makes_the_tree_dirty(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / ".gitignore").write_text("ignored.py\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--message=empty")
+    for name in ("rope.py", "ignored.py"):
+        source = f"experiments/{name}"
+        (tmp_path / source).write_text("theta = 1e4\n")
+        assert origin(source, tmp_path)["mlflow.source.git.dirty"] == "false"
+        assert origin(source, tmp_path, [source])["mlflow.source.git.dirty"] == "true"
+    git(tmp_path, "add", ".")
+    assert origin("x", tmp_path, ["experiments/rope.py"])["mlflow.source.git.dirty"] == "true"
+    git(tmp_path, "commit", "--message=theta")
+    assert origin("x", tmp_path, ["experiments/rope.py"])["mlflow.source.git.dirty"] == "false"

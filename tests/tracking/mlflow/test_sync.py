@@ -112,6 +112,13 @@ def test_a_run_is_running_while_a_process_owns_it(edition: Edition, uri: str) ->
     assert shown(edition, uri)[0].info.status == "KILLED"
 
 
+def test_a_version_that_is_none_is_no_tag(edition: Edition, uri: str) -> None:
+    finish(edition.runs()[0], versions={"torch": "2.13.0", "cuda": None})
+    sync(edition, uri)
+    versions = {key: value for key, value in shown(edition, uri)[0].data.tags.items() if key.startswith("version.")}
+    assert versions == {"version.torch": "2.13.0"}
+
+
 def test_planned_runs_are_not_shown(make: Callable[..., Edition], uri: str) -> None:
     edition = make()
     assert not pending(edition, uri)
@@ -161,6 +168,98 @@ def test_a_lost_note_makes_no_second_run(edition: Edition, uri: str) -> None:
     sync(edition, uri)
     (after,) = shown(edition, uri)
     assert after.info.run_id == before.info.run_id
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"version": 1, "run', b"\x00\xff", b"[]", b'{"version": 1, "steps": [], "offset": -1}']
+)
+def test_an_unreadable_note_is_a_lost_one(edition: Edition, uri: str, content: bytes) -> None:
+    (run,) = edition.runs()
+    sync(edition, uri)
+    (before,) = shown(edition, uri)
+    for folder in (run.path, edition.path):
+        (folder / "mlflow.json").write_bytes(content)
+    write(run, range(5, 7))
+    assert pending(edition, uri)
+    sync(edition, uri)
+    (after,) = shown(edition, uri)
+    assert after.info.run_id == before.info.run_id
+    assert curve(after, "train/loss", uri) == run.metrics()["train/loss"]
+    assert not pending(edition, uri)
+
+
+def test_a_lost_note_loses_no_points_that_repeat_the_last_one(edition: Edition, uri: str) -> None:
+    (run,) = edition.runs()
+    sync(edition, uri)
+    (run.path / "mlflow.json").unlink()
+    for step in range(5, 8):
+        run.append(step, {"train/loss": 1.0})
+    sync(edition, uri)
+    assert len(curve(shown(edition, uri)[0], "train/loss", uri)) == 7
+
+
+def test_a_note_with_a_field_more_is_read(edition: Edition, uri: str) -> None:
+    sync(edition, uri)
+    path = edition.runs()[0].path / "mlflow.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"more": 1}))
+    assert not pending(edition, uri)
+
+
+def test_a_damaged_run_is_left_out_and_said_and_the_others_are_told(make: Callable[..., Edition], uri: str) -> None:
+    edition = make()
+    for run in edition.runs():
+        finish(run)
+    damaged, whole = edition.runs()
+    (damaged.path / "record.json").write_text('{"version": 1, "status"')
+    said: list[str] = []
+    assert sync(edition, uri, said.append) == 1
+    assert [run.data.tags["labkit.record"].partition(":")[2] for run in shown(edition, uri)] == [str(whole.path)]
+    (line,) = said
+    assert str(damaged.path / "record.json") in line
+    assert not pending(edition, uri)
+
+
+def test_a_run_that_another_took_the_place_of_leaves_no_point(edition: Edition, uri: str) -> None:
+    (run,) = edition.runs()
+    finish(run)
+    sync(edition, uri)
+    (before,) = shown(edition, uri)
+    planned = {key: value for key, value in run.record().items() if key not in ("final", "by_position", "ended")}
+    spec = run.spec()
+    run.clear()
+    assert pending(edition, uri) is False
+    data = {**planned["data"], "hash": "f" * 32}
+    run.create(spec, {**planned, "status": "planned", "step": 0, "data": data})
+    run.update(status="running", started=2000.0)
+    write(run, range(1, 3), shift=0.5)
+    assert pending(edition, uri)
+    sync(edition, uri)
+    (during,) = shown(edition, uri)
+    assert during.info.run_id != before.info.run_id
+    write(run, range(3, 5), shift=0.5)
+    finish(run, started=2000.0)
+    sync(edition, uri)
+    (after,) = shown(edition, uri)
+    assert after.info.run_id == during.info.run_id
+    assert curve(after, "train/loss", uri) == run.metrics()["train/loss"]
+    assert curve(after, "final/val_loss", uri) == [(0, 1.5)]
+    assert after.inputs.dataset_inputs[0].dataset.digest == "f" * 32
+
+
+def test_a_run_made_again_with_the_same_values_is_another_one_from_another_source(edition: Edition, uri: str) -> None:
+    (run,) = edition.runs()
+    finish(run)
+    sync(edition, uri)
+    (before,) = shown(edition, uri)
+    note = json.loads((run.path / "mlflow.json").read_text())
+    note["origin"]["mlflow.source.git.commit"] = "as it was then"
+    (run.path / "mlflow.json").write_text(json.dumps(note))
+    finish(run, started=2000.0, ended=2010.0)
+    sync(edition, uri)
+    (after,) = shown(edition, uri)
+    assert after.info.run_id != before.info.run_id
+    assert (after.info.start_time, after.info.end_time) == (2_000_000, 2_010_000)
+    assert after.data.tags.get("mlflow.source.git.commit") != "as it was then"
 
 
 def test_a_run_deleted_in_the_ui_is_filled_again(edition: Edition, uri: str) -> None:
