@@ -6,20 +6,20 @@ B batch, T time, D width (d_model), V vocabulary.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from labkit.components import Attention, Dropout, FeedForward, Head, Init, Norm, Place, Position, Residual
 from labkit.components.dropout import KeyedDropout, place_sites
 from labkit.components.embedding import TokenEmbedding
-from labkit.components.parameters import draw, parts_of
+from labkit.components.parameters import Role, draw, parts_of
 from labkit.components.residual import Branches, Stream
-from labkit.spec import Count, Spec
+from labkit.spec import Mistake, Size, Spec
 
 IGNORED = -100
 """A target that is not scored."""
@@ -28,10 +28,10 @@ IGNORED = -100
 class ModelSpec(Spec):
     """The architecture: sizes, and one variant of each family."""
 
-    d_model: Count
+    d_model: Size
     """Features of a token, the width of the residual stream."""
-    n_layers: Count
-    context: Count
+    n_layers: Annotated[int, Field(gt=0, le=4096)]
+    context: Annotated[int, Field(ge=2, le=2**24)]
     """The length of the training sequences, in tokens."""
     norm: Norm
     residual: Residual
@@ -51,6 +51,8 @@ class ModelSpec(Spec):
     def _fits(self) -> Self:
         if fault := self.attention.fault(self.d_model):
             raise ValueError(f"attention: {fault}")
+        if fault := self.feedforward.fault(self.d_model):
+            raise ValueError(f"feedforward: {fault}")
         if fault := self.position.fault(self.attention.width_of_head(self.d_model)):
             raise ValueError(f"position: {fault}")
         if self.reach is not None and self.reach < self.context:
@@ -160,12 +162,25 @@ def _costs(spec: ModelSpec, vocab_size: int) -> Costs:
     for component, module in _leaves(model):
         row = rows.setdefault(component, [0, 0])
         row[0] += sum(stored.numel() for stored in module.parameters(recurse=False))
-        row[1] += 3 * module.flops(spec.context) if hasattr(module, "flops") else 0
+        row[1] += 3 * _flops(component, module, spec.context)
     params = sum(row[0] for row in rows.values())
     assert params == sum(stored.numel() for stored in model.parameters())
     outside = sum(rows.get(name, [0])[0] for name in ("embedding", "position", "head"))
     table = tuple((name, count, flops) for name, (count, flops) in rows.items() if count or flops)
     return Costs(params, params - outside, sum(row[1] for row in rows.values()), table)
+
+
+def _flops(component: str, module: Any, length: int) -> int:
+    """Of the forward pass, per token; a lookup takes none. Raises Mistake for a matrix that nobody counts."""
+    if hasattr(module, "flops"):
+        return module.flops(length)
+    for name, stored in module.named_parameters(recurse=False):
+        if any(part.role.is_matrix and part.role is not Role.EMBEDDING for part in parts_of(name, stored)):
+            raise Mistake(
+                f"model.{component}: {type(module).__name__} holds the matrix {name!r} but has no flops. Make it with "
+                f"labkit's Linear, or write  def flops(self, length: int) -> int: return 2 * self.{name}.numel()"
+            )
+    return 0
 
 
 def _leaves(model: nn.Module) -> Iterator[tuple[str, Any]]:

@@ -13,14 +13,17 @@ from labkit.components.dropout import KeyedDropout
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
 from labkit.components.position import Position
-from labkit.spec import Choice, Count
+from labkit.spec import Choice, Size
+
+WIDEST = 2**24
+"""Features of all heads together, at most: a matrix of more is a slip of the pen."""
 
 
 class Attention(Choice):
     """How each token gathers from the tokens before it."""
 
-    n_heads: Count
-    head_dim: Count | None = None
+    n_heads: Size
+    head_dim: Size | None = None
     """Features of a head; d_model / n_heads unless given."""
     bias: bool = False
     """A bias on q, k and v."""
@@ -38,6 +41,8 @@ class Attention(Choice):
         """Why this cannot work at that width, or None."""
         if self.head_dim is None and width % self.n_heads:
             return f"n_heads {self.n_heads} does not divide d_model {width}; choose a divisor, or give head_dim"
+        if (features := self.n_heads * self.width_of_head(width)) > WIDEST:
+            return f"n_heads times head_dim are {features:,} features; write at most {WIDEST:,}"
         if self.n_heads % self.kv_heads:
             return f"n_kv_heads {self.kv_heads} does not divide n_heads {self.n_heads}; choose a divisor"
         return None
@@ -61,7 +66,7 @@ class Gqa(Attention):
     """Groups of query heads share one head of keys and values (arXiv:2305.13245)."""
 
     kind: Literal["gqa"] = "gqa"
-    n_kv_heads: Count
+    n_kv_heads: Size
 
     @property
     def kv_heads(self) -> int:

@@ -9,23 +9,31 @@ from torch import Tensor, nn
 
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
-from labkit.spec import Choice, Count, Number
+from labkit.spec import Choice, Number, Size
+
+Multiplier = Annotated[Number, Field(ge=1 / 64, le=1024)]
 
 
 class FeedForward(Choice):
     """The unit between two projections, and how wide it is."""
 
-    d_ff: Count | None = None
+    d_ff: Size | None = None
     """Hidden features; by the rule below unless given."""
-    multiplier: Annotated[Number, Field(gt=0)] = 4.0
+    multiplier: Multiplier = 4.0
     """d_ff = multiplier · d_model, rounded up to a multiple of `multiple_of`."""
-    multiple_of: Count = 8
+    multiple_of: Size = 8
     bias: bool = False
     """A bias on every projection."""
 
     def hidden(self, width: int) -> int:
         """The hidden width at a model width."""
         return self.d_ff or self.multiple_of * math.ceil(int(round(self.multiplier * width, 6)) / self.multiple_of)
+
+    def fault(self, width: int) -> str | None:
+        """Why this cannot work at that width, or None."""
+        if not self.hidden(width):
+            return f"multiplier {self.multiplier:g} leaves nothing of d_model {width}; write a larger one, or d_ff"
+        return None
 
     def build(self, width: int, place: Place) -> nn.Module:
         """A module x_BTD -> x_BTD."""
@@ -46,7 +54,7 @@ class Swiglu(FeedForward):
     """W_down · (silu(W_gate x) ⊙ W_up x) (arXiv:2002.05202); 8/3 · d_model has the size of a plain 4 · d_model."""
 
     kind: Literal["swiglu"] = "swiglu"
-    multiplier: Annotated[Number, Field(gt=0)] = 8 / 3
+    multiplier: Multiplier = 8 / 3
 
     def build(self, width: int, place: Place) -> nn.Module:
         return SwigluUnit(width, self.hidden(width), self.bias)

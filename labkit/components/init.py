@@ -21,7 +21,7 @@ class Normal(Init):
     """N(0, std²) for every matrix."""
 
     kind: Literal["normal"] = "normal"
-    std: Annotated[Number, Field(gt=0)] = 0.02
+    std: Annotated[Number, Field(gt=0, le=10)] = 0.02
 
     def scale(self, part: Part, n_layers: int) -> float:
         return self.std
@@ -31,7 +31,7 @@ class ScaledResidual(Init):
     """N(0, std²); std / √(2 · n_layers) for the projections that write to the residual stream (GPT-2, section 2.3)."""
 
     kind: Literal["scaled_residual"] = "scaled_residual"
-    std: Annotated[Number, Field(gt=0)] = 0.02
+    std: Annotated[Number, Field(gt=0, le=10)] = 0.02
 
     def scale(self, part: Part, n_layers: int) -> float:
         return self.std / math.sqrt(2 * n_layers) if part.role.writes_to_stream else self.std

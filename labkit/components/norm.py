@@ -1,13 +1,16 @@
 """Normalisation of the residual stream, over the features of each token."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from labkit.components.parameters import bias, gain
 from labkit.components.place import Place
 from labkit.spec import Choice, Number
+
+Epsilon = Annotated[Number, Field(gt=0, le=1)]
 
 
 class Norm(Choice):
@@ -36,7 +39,7 @@ class Rms(Norm):
     """x / √(mean(x²) + eps) · gain: no centring, one gain per feature (arXiv:1910.07467)."""
 
     kind: Literal["rms"] = "rms"
-    eps: Number = 1e-6
+    eps: Epsilon = 1e-6
 
     def build(self, width: int, place: Place) -> nn.Module:
         return RmsNorm(width, self.eps)
@@ -46,7 +49,7 @@ class Layer(Norm):
     """(x - mean(x)) / √(var(x) + eps) · gain + bias (arXiv:1607.06450)."""
 
     kind: Literal["layer"] = "layer"
-    eps: Number = 1e-5
+    eps: Epsilon = 1e-5
     bias: bool = True
 
     def build(self, width: int, place: Place) -> nn.Module:

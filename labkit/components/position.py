@@ -35,7 +35,7 @@ class Rope(Position):
     """Pairs of features (a, b) of q and k turn by position · theta^(-2i/d) (arXiv:2104.09864)."""
 
     kind: Literal["rope"] = "rope"
-    theta: Annotated[Number, Field(gt=0)] = 10_000.0
+    theta: Annotated[Number, Field(ge=1)] = 10_000.0
     layout: Literal["half", "interleaved"] = "half"
     """Which features make a pair: i and i + d/2 (GPT-NeoX, Llama), or 2i and 2i + 1 (GPT-J)."""
     fraction: Annotated[Number, Field(gt=0, le=1)] = 1.0
@@ -100,6 +100,9 @@ class Rotary(nn.Module):
 
     def tables(self, length: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """cos and sin of every angle, each (length, 1, rotated / 2); taken in fp64 on the host, so alike everywhere."""
+        if device.type == "meta":
+            cos, sin = torch.empty(2, length, 1, self.rotated // 2, device=device, dtype=dtype)
+            return cos, sin
         pairs = torch.arange(0, self.rotated, 2, dtype=torch.float64, device="cpu")
         positions = torch.arange(length, dtype=torch.float64, device="cpu")
         angles = torch.outer(positions, self.theta ** (-pairs / self.rotated)).unsqueeze(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from labkit.data.files import digest, find
-from labkit.spec import Choice, Mistake
+from labkit.spec import Choice, Mistake, Words
 from labkit.tracking.progress import Progress
 
 CHUNK = 1 << 20
@@ -40,7 +40,7 @@ class Text(Corpus):
     """UTF-8 text files, each a document: a file, a folder with all below it, or a pattern like ``books/**/*.txt``."""
 
     kind: Literal["text"] = "text"
-    path: str
+    path: Words
     """File, folder or pattern, relative to the experiment's file."""
 
     def resolve(self, base: Path, progress: Progress) -> Source:

@@ -8,26 +8,29 @@ from typing import Any, Literal
 from labkit.data.corpus import Corpus, Document, Source
 from labkit.data.files import digest, find
 from labkit.data.hub import commit_of, reason
-from labkit.spec import Count, Mistake, closest
+from labkit.spec import Count, Mistake, Words, closest
 from labkit.tracking.progress import Progress
 
 FORMATS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".txt": "text"}
 """What reads a file, by the end of its name; that of a compressed one is told by the end before (.jsonl.gz)."""
+
+NO_ROWS = ("BatchSize must be greater than 0", "StopIteration()")
+"""How the library stumbles over a file without rows."""
 
 
 class HuggingFace(Corpus):
     """A column of a dataset, a document a row: Parquet, JSONL or text by line, or a name on the Hugging Face hub."""
 
     kind: Literal["hf"] = "hf"
-    path: str
+    path: Words
     """A file, folder or pattern, relative to the experiment's file; or else a name on the hub."""
-    column: str = "text"
+    column: Words = "text"
     """The column that holds the text."""
-    split: str = "train"
+    split: Words = "train"
     """What the dataset calls the part to read, on the hub or in a folder; the validation split is cut from it."""
-    config: str | None = None
+    config: Words | None = None
     """The configuration, for a dataset on the hub that has several."""
-    revision: str = "main"
+    revision: Words = "main"
     """Branch, tag or commit on the hub. What a branch names is looked up each time: new data is another store."""
     streaming: bool = False
     """Read from the hub up to the limit, instead of downloading everything first."""
@@ -58,13 +61,19 @@ class HuggingFace(Corpus):
 
     def _documents(self, *place: Any, **options: Any) -> Iterator[Document]:
         """The text of each row; a row without text has an empty one."""
+        empty = True
         try:
             for row in islice(self._rows(*place, **options), self.limit):
                 yield (self._text(row[self.column]),)
+                empty = False
         except Mistake:
             raise
         except Exception as error:  # what the library raises has no common base
-            raise self._mistake("path", f"{self.path!r} cannot be read: {reason(error)}") from error
+            if not any(sign in repr(error) for sign in NO_ROWS):
+                raise self._mistake("path", f"{self.path!r} cannot be read: {reason(error)}") from error
+            raise self._mistake("path", f"{self.path!r} holds a file without documents; leave it out") from error
+        if empty:
+            raise self._mistake("path", f"{self.path!r} holds no documents; choose files or a split with some")
 
     def _text(self, value: object) -> str:
         if not isinstance(value, str | None):
@@ -79,7 +88,9 @@ class HuggingFace(Corpus):
         datasets.disable_progress_bars()
         datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # it tells again what it raises
         rows = datasets.load_dataset(*place, split=self.split, **options)
-        columns = rows.column_names or list(next(iter(rows), {self.column: ""}))
+        columns = rows.column_names or list(next(iter(rows), {}))
+        if not columns:
+            return iter(())
         if self.column not in columns:
             raise Mistake(
                 f"data.corpus.column: {self.path!r} has no column {self.column!r}.{closest(self.column, columns)}"

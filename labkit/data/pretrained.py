@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from labkit.data.encoding import Encoder, LibraryEncoder
 from labkit.data.hub import reason
 from labkit.data.tokenizer import END, Tokenizer
-from labkit.spec import Mistake
+from labkit.spec import Mistake, Words
 
 if TYPE_CHECKING:
     import tokenizers
@@ -23,11 +23,11 @@ class Pretrained(Tokenizer):
     """
 
     kind: Literal["pretrained"] = "pretrained"
-    path: str
+    path: Words
     """A tokenizer.json or its folder, relative to the experiment's file; or else a name on the hub."""
-    end: str = END
+    end: Words = END
     """The token that ends a document, as it is written in the vocabulary."""
-    revision: str = "main"
+    revision: Words = "main"
     """Branch, tag or commit, for a name on the hub."""
 
     def size(self, base: Path) -> int:

@@ -49,7 +49,7 @@ class Bpe(Tokenizer):
     """Byte pairs merged by how often they meet in the training split, within GPT-2's words (arXiv:1508.07909)."""
 
     kind: Literal["bpe"] = "bpe"
-    vocab_size: Annotated[int, Field(ge=257)]
+    vocab_size: Annotated[int, Field(ge=257, le=2**24)]
     """Bytes, merges and the token that ends a document: 256 + merges + 1."""
 
     def size(self, base: Path) -> int:

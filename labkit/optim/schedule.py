@@ -19,7 +19,7 @@ def _whole_from_one(value: float) -> float:
     return value
 
 
-Duration = Annotated[Number, Field(ge=0), AfterValidator(_whole_from_one)]
+Duration = Annotated[Number, Field(ge=0, le=1e12), AfterValidator(_whole_from_one)]
 """A share of the steps where below 1, else a number of steps."""
 
 Ratio = Annotated[Number, Field(ge=0, le=1)]
@@ -101,4 +101,7 @@ class Wsd(Schedule):
         super().check(steps)
         rise, fall = length(self.warmup, steps), length(self.decay, steps)
         if rise + fall > steps > 1:
-            raise Mistake(f"schedule.decay: {rise} steps of warm-up and {fall} of decay do not fit into {steps} steps")
+            raise Mistake(
+                f"schedule.decay: {rise} steps of warm-up and {fall} of decay do not fit into {steps} steps; "
+                "write shares: warmup 0.05 and decay 0.2"
+            )

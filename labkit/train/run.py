@@ -10,9 +10,12 @@ from labkit.model import ModelSpec, costs
 from labkit.optim.optimizer import Optimizer
 from labkit.optim.schedule import Schedule
 from labkit.optim.weights import Precision
-from labkit.spec import Choice, Count, Mistake, Number, Spec
+from labkit.spec import Choice, Mistake, Number, Size, Spec
 
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
+MOST_STEPS = 10**8
+"""Of a run: the learning rate of each is held in memory."""
+
 Positive = Annotated[Number, Field(gt=0)]
 
 
@@ -50,7 +53,7 @@ class Tokens(Budget):
     """⌊tokens / tokens per step⌋ steps."""
 
     kind: Literal["tokens"] = "tokens"
-    tokens: Count
+    tokens: Annotated[int, Field(gt=0, le=10**18)]
 
     def whole_steps(self, tokens_per_step: int, flops_per_token: float) -> int:
         return max(1, self.tokens // tokens_per_step)
@@ -60,7 +63,7 @@ class Steps(Budget):
     """A number of steps."""
 
     kind: Literal["steps"] = "steps"
-    steps: Count
+    steps: Annotated[int, Field(gt=0, le=MOST_STEPS)]
 
     def whole_steps(self, tokens_per_step: int, flops_per_token: float) -> int:
         return self.steps
@@ -70,7 +73,7 @@ class Flops(Budget):
     """⌊FLOPs / (tokens per step · FLOPs per token)⌋ steps; forward and backward of products and attention."""
 
     kind: Literal["flops"] = "flops"
-    flops: Positive
+    flops: Annotated[Number, Field(gt=0, le=1e30)]
 
     def whole_steps(self, tokens_per_step: int, flops_per_token: float) -> int:
         return max(1, int(self.flops / (tokens_per_step * flops_per_token)))
@@ -79,11 +82,11 @@ class Flops(Budget):
 class Evaluation(Spec):
     """What is measured on the validation split: fixed windows on the way, all of it at the end."""
 
-    points: Count = 20
+    points: Size = 20
     """Evaluations on the way, evenly spaced, the last at the last step."""
-    windows: Count = 64
+    windows: Annotated[int, Field(gt=0, le=2**31)] = 64
     """How many windows of the training length each of them reads."""
-    beyond: tuple[Annotated[int, Field(ge=2)], ...] = (2, 4)
+    beyond: tuple[Annotated[int, Field(ge=2, le=4096)], ...] = (2, 4)
     """Multiples of the training length whose loss is measured at the end, where the position encoding can."""
 
     def steps(self, steps: int) -> tuple[int, ...]:
@@ -101,7 +104,7 @@ class RunSpec(Spec):
     optimizer: Optimizer
     schedule: Schedule
     budget: Budget
-    batch_size: Count
+    batch_size: Size
     """Sequences of the model's context in one step, over all micro-batches."""
     clip: Positive | None = 1.0
     """The largest global norm of the gradient; none: not clipped."""
@@ -116,6 +119,11 @@ class RunSpec(Spec):
     def steps(self, vocab_size: int) -> int:
         """How many steps the run takes. Raises Mistake if the schedule does not fit into them."""
         steps = self.budget.whole_steps(self.tokens_per_step, costs(self.model, vocab_size).flops_per_token)
+        if steps > MOST_STEPS:
+            raise Mistake(
+                f"budget: it makes {steps:.3g} steps of {self.tokens_per_step:,} tokens, and a run has at most "
+                f"{MOST_STEPS:,}. Write a smaller budget, or a larger batch_size."
+            )
         self.schedule.check(steps)
         return steps
 
@@ -131,13 +139,13 @@ class Runtime(Spec):
     """auto (CUDA where there is one), cpu, cuda, or cuda:1."""
     mode: Literal["exact", "fast"] = "exact"
     """exact: the same spec on the same machine gives the same bits; fast: attention may not."""
-    micro_batch: Count | None = None
+    micro_batch: Size | None = None
     """Sequences that go through the model at once; none: the whole batch."""
     activation_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass: the same numbers, less memory."""
     checkpoint_seconds: Annotated[Number, Field(ge=0)] = 30.0
     """Time between checkpoints; more where writing one takes over a twentieth of it."""
-    threads: Count = 1
+    threads: Annotated[int, Field(gt=0, le=4096)] = 1
     """Of the CPU, for one worker."""
 
     def rows(self, batch_size: int) -> int:

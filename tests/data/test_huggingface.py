@@ -72,6 +72,23 @@ def test_what_is_not_there_is_refused(folder: Path, path: str, fields: dict[str,
         read(folder, path, **fields)
 
 
+EMPTY = {"a.jsonl": b"", "b.jsonl": b"\n\n", "c.txt": b"", "d.json": b"[]", "e.jsonl.gz": gzip.compress(b"")}
+
+
+@pytest.mark.parametrize("name", [*EMPTY, "f.parquet"])
+def test_a_dataset_without_documents_is_refused(tmp_path: Path, name: str) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    if name == "f.parquet":
+        schema = pyarrow.schema([("text", pyarrow.string())])
+        pyarrow.parquet.write_table(schema.empty_table(), tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(EMPTY[name])
+    with pytest.raises(Mistake, match=rf"data\.corpus\.path: '{name}' holds (no|a file without) documents; "):
+        read(tmp_path, name)
+
+
 def test_a_damaged_file_is_refused(folder: Path) -> None:
     (folder / "bad.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(Mistake, match=r"data\.corpus\.path: 'bad\.parquet' cannot be read: "):
