@@ -41,13 +41,24 @@ Sets = Annotated[
 Baseline = Annotated[
     str, typer.Option(metavar="NAME", help="Another baseline: of experiments/baselines.py, or module:name.")
 ]
-Only = Annotated[list[str] | None, typer.Option(metavar="ARM", help="Only this arm, or these.")]
+Only = Annotated[list[str] | None, typer.Option(metavar="VARIANT", help="Only this variant, or these.")]
 Steps = Annotated[int | None, typer.Option(min=1, metavar="N", help="A budget of so many steps.", show_default=False)]
-Seeds = Annotated[int | None, typer.Option(min=1, metavar="N", help="The first so many seeds.", show_default=False)]
+Seeds = Annotated[
+    int | None, typer.Option(min=1, max=1000, metavar="N", help="The first so many seeds.", show_default=False)
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what was finished with other sources.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; train and write nothing.")]
+
+
+def _folder(name: str) -> Path:
+    if not name.strip():
+        raise typer.BadParameter("write the name of a folder")
+    return Path(name)
+
+
 Runs = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where the runs lie.", show_default="the project's runs")
+    Path | None,
+    typer.Option(metavar="DIR", parser=_folder, help="Where the runs lie.", show_default="the project's runs"),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, or cuda:1.")]
 Mode = Annotated[str, typer.Option(help="exact: the same bits every time; fast: the last ones may differ.")]

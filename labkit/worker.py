@@ -75,7 +75,7 @@ class Worker:
                 spec = RunSpec.from_json(run.spec())
                 store = prepare(spec.data, spec.tokenizer, Path(record["base"]))
                 return {"status": train(run, spec, self.runtime, store, self.should_stop(run))}
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 traceback.print_exc()
                 if torch.cuda.is_initialized():  # a CUDA error leaves a context that nothing runs in any more
                     self.leaving.set()
@@ -113,13 +113,13 @@ def output_to(log: Path) -> Generator[None]:
         yield
 
 
-def in_a_line(error: Exception) -> str:
+def in_a_line(error: BaseException) -> str:
     """What went wrong, for the record."""
     if isinstance(error, ValidationError):
         return explain(error, RunSpec).replace("\n", "; ")
     first = str(error).partition("\n")[0]
     if isinstance(error, torch.OutOfMemoryError):
-        return f"out of memory: give runtime.micro_batch, or runtime.activation_checkpointing. {first}"
+        return f"out of memory: give --micro-batch, or --activation-checkpointing. {first}"
     return first if isinstance(error, Mistake) else f"{type(error).__name__}: {first}"
 
 

@@ -246,7 +246,12 @@ def test_components_are_listed_with_formula_paper_and_defaults(write: Write, ask
     assert re.search(r"^ rms +x / √\(mean\(x²\) \+ eps\) · gain.*arXiv:1910\.07467.* eps=1e-06$", shown, re.MULTILINE)
     assert not re.search(r"^ mine ", shown, re.MULTILINE)
     told = json.loads(ask("components", write(OWN_NORM), "--json").stdout)["families"]["Norm"]["variants"]
-    assert told["mine"] == {"module": "experiments.mine", "doc": "x / max|x|.", "fields": {"floor": "0.001"}, "choices": {}}
+    assert told["mine"] == {
+        "module": "experiments.mine",
+        "doc": "x / max|x|.",
+        "fields": {"floor": "0.001"},
+        "choices": {},
+    }
 
 
 def test_doctor_says_what_is_here(ask: Callable[..., Result]) -> None:
@@ -259,6 +264,16 @@ def experiment(**fields: str) -> str:
     words = {"baseline": "pico", "variants": "{}", "seeds": "1", "metric": "'val/loss'", "match": "'none'", **fields}
     call = ", ".join(f"{name}={value}" for name, value in words.items())
     return f"from experiments.baselines import pico\nfrom labkit import *\n\nexperiment = Experiment({call})\n"
+
+
+def component(body: str) -> str:
+    return (
+        "from typing import Literal\n\nimport torch\nfrom torch import nn\n\nfrom experiments.baselines import pico\n"
+        "from labkit import *\n\nclass Mine(Norm):\n    kind: Literal['mine'] = 'mine'\n"
+        "    def build(self, width, place):\n"
+        f"        {body}\n\nexperiment = Experiment(baseline=pico, variants={{'a': {{'model.norm': 'mine'}}}}, "
+        "seeds=1, metric='val/loss', match='none')\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,6 +290,20 @@ def experiment(**fields: str) -> str:
         (experiment(variants="{'a': {'schedule.warmup': 99}}"), [], ["'a'", "schedule.warmup", "99", "20"]),
         (experiment(seeds="0"), [], ["mine.py:4", "seeds", "0"]),
         (experiment(metric="'val/los'"), [], ["mine.py:4", "val/los", "mean 'val/loss'"]),
+        ("import sys\nsys.exit(0)", [], ["mine.py:2", "sys.exit(0)"]),
+        ("import sys\nsys.exit(5)", [], ["mine.py:2", "sys.exit(5)"]),
+        ("class Odd(BaseException): ...\nraise Odd('x')", [], ["mine.py:2", "Odd: x"]),
+        (component("raise KeyError('k')"), [], ["variant 'a'", "mine.py:12", "KeyError: 'k'"]),
+        (component("raise SystemExit(3)"), [], ["variant 'a'", "mine.py:12", "sys.exit(3)"]),
+        (component("return torch.zeros(1).item()"), [], ["variant 'a'", "mine.py:12", "meta"]),
+        (component("return None"), [], ["variant 'a'", "mine.py:11", "Mine.build gives None", "nn.Module"]),
+        (component("return lambda x: x"), [], ["variant 'a'", "mine.py:11", "Mine.build gives <function"]),
+        (component("m = nn.Identity(); m.flops = 3; return m"), [], ["variant 'a'", "mine.py:11", "TypeError", "int"]),
+        (experiment(), ["--baseline", "os:path"], ["--baseline os:path", "os holds no run spec", "module:NAME"]),
+        (experiment(), ["--baseline", "..x:y"], ["--baseline ..x:y", "module:NAME"]),
+        (experiment(), ["--baseline", "baselines.py:pico"], ["--baseline baselines.py:pico", "module:NAME"]),
+        (experiment(), ["--runs", ""], ["--runs", "a folder"]),
+        (experiment(), ["--seeds", "999999999"], ["--seeds", "1000"]),
         (experiment(), ["--set", "clip"], ["--set clip", "write path=value"]),
         (experiment(), ["--set", "model.norm=rsm"], ["--set", "model.norm", "mean 'rms'"]),
         (experiment(), ["--baseline", "pic"], ["--baseline pic", "mean 'pico'"]),
@@ -282,7 +311,7 @@ def experiment(**fields: str) -> str:
         (experiment(), ["--device", "cuda"], ["--device cuda", "no CUDA device", "--device cpu"]),
         (experiment(), ["--device", "tpu"], ["--device", "tpu", "write auto, cpu, cuda"]),
         (experiment(), ["--mode", "quick"], ["--mode", "quick", "exact"]),
-        (experiment(), ["--micro-batch", "3"], ["micro_batch", "3", "4", "write 2"]),
+        (experiment(), ["--micro-batch", "3"], ["--micro-batch: 3", "4", "write 2"]),
         (experiment(), ["--runs", "text/0.txt/runs"], ["--runs text/0.txt/runs", "cannot write there"]),
         (experiment(), ["--set", "data.corpus.path=nowhere"], ["data.corpus.path", "nowhere"]),
         (experiment(), ["--set", "data.corpus.path=empty"], ["data.corpus", "empty"]),
@@ -302,6 +331,14 @@ def test_a_mistake_is_one_message_before_anything_is_written(  # noqa: PLR0917
     assert "Traceback" not in answer.stderr
     assert answer.stdout == ""
     assert tree(project) == before
+
+
+def test_what_a_file_prints_is_no_result(write: Write, ask: Callable[..., Result]) -> None:
+    file = write("print('loaded')\n" + component("print('built'); return nn.Identity()"))
+    shown = ask("show", file, "--json")
+    assert [arm["name"] for arm in json.loads(shown.stdout)["arms"]] == ["baseline", "a"]
+    assert "loaded" in shown.stderr
+    assert "built" in shown.stderr
 
 
 def test_a_traceback_is_there_for_who_asks(write: Write, ask: Callable[..., Result]) -> None:

@@ -7,13 +7,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
-from labkit.study.names import at, is_safe, named, safe
+from labkit.study.names import at, brief, is_safe, named, safe
 from labkit.train.run import RunSpec
 
 MATCHES = ("none", "params", "non_embedding", "flops")
+
+MOST_SEEDS = 1000
+"""Of one experiment: more are a slip of the keyboard."""
+
+RESERVED = ("report.html", "report.md", "experiment.json", "mlflow.json", "mlflow.lock", "superseded")
+"""What labkit itself writes beside the variants' folders."""
+
+WORDS = {
+    "baseline": "baseline=nano",
+    "variants": "variants=vary('model.norm', ['layer'])",
+    "seeds": "seeds=3",
+    "metric": "metric='val/loss'",
+    "match": "match='none'",
+}
+"""The arguments of an experiment, with what to write for each."""
+
 Changes = Mapping[str, Any]
 
 
@@ -23,6 +39,11 @@ class Vary:
 
     path: str
     values: Sequence[Any]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What it changes."""
+        return (self.path,)
 
     def points(self) -> Iterator[Changes]:
         yield from ({self.path: value} for value in self.values)
@@ -34,6 +55,11 @@ class Cross:
 
     parts: tuple["Vary | Cross", ...]
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What it changes."""
+        return tuple(path for part in self.parts for path in part.paths)
+
     def points(self) -> Iterator[Changes]:
         for combination in product(*(list(part.points()) for part in self.parts)):
             yield {path: value for changes in combination for path, value in changes.items()}
@@ -44,8 +70,9 @@ def vary(path: str, values: Sequence[Any]) -> Vary:
 
     A value that the baseline has already gives no arm of its own.
     """
-    if isinstance(values, str) or not values:
-        raise Mistake(f"vary({path!r}, {values!r}): write a list of the values to try, such as [1e3, 1e5]")
+    _check_path(path, f"vary({brief(path)}, ...)")
+    if not isinstance(values, list | tuple | range) or not values:
+        raise Mistake(f"vary({path!r}, {brief(values)}): write a list of the values to try, such as [1e3, 1e5]")
     return Vary(path, tuple(values))
 
 
@@ -55,6 +82,9 @@ def cross(*parts: Vary | Cross) -> Cross:
         raise Mistake(
             "cross(...): write two or more vary(...), such as cross(vary('model.norm', ['layer']), vary('clip', [0.5]))"
         )
+    paths = [path for part in parts for path in part.paths]
+    if twice := next((path for path in paths if paths.count(path) > 1), ""):
+        raise Mistake(f"cross(...): {twice} is varied twice; put all its values into one vary({twice!r}, [...])")
     return Cross(parts)
 
 
@@ -93,9 +123,20 @@ class Experiment:
     match: str
     """What the variants have in common with the baseline: "none", "params", "non_embedding", "flops"."""
 
+    def __new__(cls, *unnamed: Any, **fields: Any) -> Self:
+        """Refuse what is missing or misspelled in the words of the rest."""
+        if unnamed:
+            raise Mistake(f"Experiment({brief(unnamed[0])}, ...): name every argument: {', '.join(WORDS.values())}")
+        for name in fields.keys() - WORDS.keys():
+            raise Mistake(f"Experiment: no argument {name!r}.{closest(name, WORDS)}")
+        for name, example in WORDS.items():
+            if name not in fields:
+                raise Mistake(f"{name}: this argument is required; write {example}")
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         if not isinstance(self.baseline, RunSpec):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Mistake(f"baseline: expected a RunSpec, got {self.baseline!r}")
+            raise Mistake(f"baseline: expected a RunSpec, got {brief(self.baseline)}")
         self._check_words()
         assert self.arms
 
@@ -115,7 +156,7 @@ class Experiment:
         base = unseeded(self.baseline)
         arms = [Arm("baseline", base, {})]
         for name, changes in self._named():
-            arm = Arm(name, _patched(base, changes, f"variant {name!r}"), changes)
+            arm = Arm(name, _patched(base, changes, f"variant {brief(name)}"), changes)
             arms.append(_checked(arm, arms, self.metric))
         return tuple(arms)
 
@@ -154,21 +195,20 @@ class Experiment:
         for name, variant in self.variants.items():
             _check_name(name)
             if not isinstance(variant, RunSpec | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise Mistake(f"variant {name!r}: expected changes {{path: value}} or a RunSpec, got {variant!r}")
+                got = brief(variant)
+                raise Mistake(f"variant {brief(name)}: expected changes {{path: value}} or a RunSpec, got {got}")
             ready = isinstance(variant, RunSpec)
             yield name, between(unseeded(self.baseline), unseeded(variant)) if ready else variant
 
     def _check_words(self) -> None:
         if not isinstance(self.variants, Vary | Cross | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Mistake(f"variants: expected vary(...), cross(...) or a dict, got {self.variants!r}")
-        seeds = self.seed_list
-        if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise Mistake(f"seeds: expected a positive number or different seeds from 0 up, got {self.seeds!r}")
+            raise Mistake(f"variants: expected vary(...), cross(...) or a dict, got {brief(self.variants)}")
+        _check_seeds(self.seeds)
         known = {"val/loss", "val/bpb", *(f"val/loss_x{times}" for times in self.baseline.evaluation.beyond)}
-        if self.metric not in known:
-            raise Mistake(f"metric: no metric {self.metric!r}.{closest(self.metric, known)}")
-        if self.match not in MATCHES:
-            raise Mistake(f"match: {self.match!r} is nothing to match.{closest(self.match, MATCHES)}")
+        if not isinstance(self.metric, str) or self.metric not in known:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Mistake(f"metric: no metric {brief(self.metric)}.{closest(str(self.metric), known)}")
+        if not isinstance(self.match, str) or self.match not in MATCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Mistake(f"match: {brief(self.match)} is nothing to match.{closest(str(self.match), MATCHES)}")
 
 
 def unseeded(spec: RunSpec) -> RunSpec:
@@ -194,13 +234,14 @@ def _between(here: Any, there: Any, path: str) -> Iterator[tuple[str, Any]]:
 def _points(variants: Vary | Cross, base: RunSpec) -> Iterator[tuple[str, Changes]]:
     """Each point with the name that its resolved values give it."""
     for changes in variants.points():
-        wanted = ", ".join(f"{path} = {value!r}" for path, value in changes.items())
+        wanted = ", ".join(f"{path} = {brief(value)}" for path, value in changes.items())
         spec = _patched(base, changes, f"variant {wanted}")
         yield safe(named({path: at(spec, path) for path in changes})), changes
 
 
 def _patched(base: RunSpec, changes: Changes, place: str) -> RunSpec:
     for path in changes:
+        _check_path(path, place)
         if path.partition(".")[0] == "seed":
             raise Mistake(f"{place}: {path}: the seeds are what the arms share; write them under seeds=")
     try:
@@ -214,19 +255,44 @@ def _patched(base: RunSpec, changes: Changes, place: str) -> RunSpec:
 def _checked(arm: Arm, others: list[Arm], metric: str) -> Arm:
     for other in others:
         if other.name == arm.name:
-            raise Mistake(f"variant {arm.name!r}: there are two of this name; give each its own")
+            raise Mistake(f"variant {brief(arm.name)}: there are two of this name; give each its own")
+        if other.name.lower() == arm.name.lower():
+            one, two = brief(arm.name), brief(other.name)
+            raise Mistake(f"variant {one}: only the case tells it from {two}, which not every disk does; rename one")
         if other.spec == arm.spec != others[0].spec:
-            raise Mistake(f"variant {arm.name!r}: it is the same as {other.name!r}; leave one out")
+            raise Mistake(f"variant {brief(arm.name)}: it is the same as {brief(other.name)}; leave one out")
     if metric.startswith("val/loss") and arm.spec.tokenizer != others[0].spec.tokenizer:
         remedy = 'write metric="val/bpb", which is per byte'
-        raise Mistake(f"variant {arm.name!r}: tokenizer: losses per token of two tokenizers do not compare; {remedy}")
+        place = f"variant {brief(arm.name)}: tokenizer"
+        raise Mistake(f"{place}: losses per token of two tokenizers do not compare; {remedy}")
     return arm
 
 
 def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not is_safe(name) or name == "baseline":
-        reason = "the baseline's own" if name == "baseline" else "not safe as a folder's name"
-        raise Mistake(f"variant {name!r}: this name is {reason}; write something like {safe(f'my-{name}')!r}")
+    own = isinstance(name, str) and name.lower() in RESERVED
+    if not isinstance(name, str) or not is_safe(name) or name == "baseline" or own:
+        reason = (
+            "the baseline's own" if name == "baseline" else "labkit's own" if own else "not safe as a folder's name"
+        )
+        example = brief(safe(f"my-{name}"[:40]))
+        raise Mistake(f"variant {brief(name)}: this name is {reason}; write something like {example}")
+
+
+def _check_path(path: Any, place: str) -> None:
+    if not isinstance(path, str) or not all(step.strip() for step in path.split(".")):
+        raise Mistake(f"{place}: {brief(path)} is no path; write one with dots, such as 'model.norm'")
+
+
+def _check_seeds(seeds: Any) -> None:
+    """Raise Mistake for what is neither a number of seeds nor different ones."""
+    listed = seeds if isinstance(seeds, list | tuple | range) else ()
+    if type(seeds) is int and 1 <= seeds <= MOST_SEEDS:
+        return
+    whole = all(type(seed) is int and 0 <= seed < 2**63 for seed in listed)
+    if whole and 1 <= len(listed) <= MOST_SEEDS and len(set(listed)) == len(listed):
+        return
+    what = f"a number from 1 to {MOST_SEEDS}, or a list of different whole numbers from 0 to 2**63 - 1"
+    raise Mistake(f"seeds: expected {what}, got {brief(seeds)}; write seeds=3, or seeds=[0, 1, 2]")
 
 
 def _has(spec: RunSpec, path: str) -> bool:

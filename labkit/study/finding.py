@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from labkit.spec import Mistake, closest
+from labkit.study.names import safe
 from labkit.tracking.record import Edition
 
 
@@ -18,6 +19,14 @@ def project_root(file: Path) -> Path:
     return file.parent
 
 
+def experiment_name(file: Path) -> str:
+    """A file's dotted path below ``experiments``, or else below its project: ``aa.x`` of ``experiments/aa/x.py``."""
+    file = file.resolve()
+    steps = file.relative_to(project_root(file)).with_suffix("").parts
+    below = steps[steps.index("experiments") + 1 :] if "experiments" in steps[:-1] else steps
+    return safe(".".join(below))
+
+
 def runs_folder(target: str, runs: Path | None) -> Path:
     """The folder given; else `runs` in the project of the file, or in the project that the user stands in."""
     return (runs or project_root(Path(target) if target.endswith(".py") else Path("here")) / "runs").absolute()
@@ -27,7 +36,7 @@ def editions_of(target: str, runs: Path | None) -> list[Edition]:
     """Every edition of an experiment, or of all where none is named. Raises Mistake where nothing is found."""
     folder = runs_folder(target, runs)
     everything = [Edition(path.parent) for path in sorted(folder.glob("*/*/experiment.json"))]
-    name = Path(target).stem if target.endswith(".py") else target
+    name = experiment_name(Path(target)) if target.endswith(".py") else target
     found = [edition for edition in everything if not name or name in (edition.name, edition.title, str(edition.path))]
     if not found:
         known = sorted({edition.title for edition in everything})

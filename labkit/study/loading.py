@@ -5,9 +5,10 @@ Every mistake in them is told in one message.
 
 import importlib
 import re
+import sys
 import traceback
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,11 +16,13 @@ from types import ModuleType
 from labkit.model import Costs, costs
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
 from labkit.study.experiment import Experiment
-from labkit.study.finding import project_root
+from labkit.study.finding import experiment_name, project_root
 from labkit.tracking import source
 from labkit.tracking.record import Run
 from labkit.train.run import RunSpec
 
+RESERVED = ("mlflow.db", "mlflow-artifacts")
+BASELINE = "experiments.baselines:nano"
 EXAMPLE = "experiment = Experiment(baseline=..., variants=..., seeds=3, metric='val/loss', match='none')"
 
 
@@ -36,7 +39,7 @@ class Loaded:
 
     @property
     def name(self) -> str:
-        return self.file.stem
+        return experiment_name(self.file)
 
     @property
     def base(self) -> Path:
@@ -49,7 +52,10 @@ def load(path: Path) -> Loaded:
     module, root = module_of(path)
     with faults_of(path):
         experiment = _experiment(module)
-    return Loaded(experiment, path.resolve(), root, *_question(module.__doc__ or ""))
+    loaded = Loaded(experiment, path.resolve(), root, *_question(module.__doc__ or ""))
+    if loaded.name in RESERVED:
+        raise Mistake(f"{path}: labkit keeps something of its own at runs/{loaded.name}; give the file another name")
+    return loaded
 
 
 def module_of(path: Path) -> tuple[ModuleType, Path]:
@@ -85,9 +91,13 @@ def named_baseline(name: str, root: Path) -> RunSpec:
     module_name, _, attribute = name.rpartition(":")
     module_name = module_name or "experiments.baselines"
     place = f"--baseline {name}"
+    if not all(word.isidentifier() for word in (*module_name.split("."), attribute)) or module_name.endswith(".py"):
+        raise Mistake(f"{place}: write NAME, of experiments/baselines.py, or module:NAME, such as {BASELINE}")
     with faults_of(root / Path(*module_name.split(".")).with_suffix(".py"), place):
         module = importlib.import_module(module_name)
     known = [key for key, value in vars(module).items() if isinstance(value, RunSpec)]
+    if not known:
+        raise Mistake(f"{place}: {module_name} holds no run spec; write module:NAME, such as {BASELINE}")
     if attribute not in known:
         raise Mistake(f"{place}: no run spec of this name in {module_name}.{closest(attribute, known)}")
     return vars(module)[attribute]
@@ -95,40 +105,44 @@ def named_baseline(name: str, root: Path) -> RunSpec:
 
 @contextmanager
 def faults_of(file: Path, place: str = "") -> Generator[None]:
-    """Turn whatever a user's file raises into one Mistake with the file and the line."""
+    """Turn whatever a user's file raises into one Mistake with the file and the line; what it prints is no result."""
     try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
+        with redirect_stdout(sys.stderr):
+            yield
+    except KeyboardInterrupt:
         raise
-    except Exception as error:
-        raise Mistake(f"{place or _line(error, file)}: {_said(error)}") from error
+    except BaseException as error:
+        raise Mistake(f"{place or line_of(error, file)}: {said(error)}") from error
 
 
-def _said(error: Exception) -> str:
+def said(error: BaseException) -> str:
+    """What an error of a user's file says, on one line where it is not about a spec."""
     if isinstance(error, ValidationError):
         return explain(error, _class_named(error.title))
     if isinstance(error, Mistake):
         return str(error)
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{type(error).__name__}: {text}"
+    if isinstance(error, SystemExit):
+        return f"it leaves with sys.exit({error.code}); take that out"
+    text = error.msg if isinstance(error, SyntaxError) else str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _line(error: Exception, file: Path) -> str:
+def line_of(error: BaseException, file: Path) -> str:
     """``experiments/x.py:12``: the innermost place in the user's own files that the error went through."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_short(Path(error.filename))}:{error.lineno}"
+        return f"{short(Path(error.filename))}:{error.lineno}"
     root = project_root(file)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).is_relative_to(root) and not _is_ours(frame.filename):
-            return f"{_short(Path(frame.filename))}:{frame.lineno}"
-    return _short(file)
+            return f"{short(Path(frame.filename))}:{frame.lineno}"
+    return short(file)
 
 
 def _is_ours(filename: str) -> bool:
     return Path(filename).is_relative_to(Path(__file__).parents[1]) or "site-packages" in filename
 
 
-def _short(path: Path) -> str:
+def short(path: Path) -> str:
     """Relative to where the user stands, when it is below."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
@@ -156,8 +170,12 @@ def _experiment(module: ModuleType) -> Experiment:
 
 
 def _question(docstring: str) -> tuple[str, str]:
-    """What the docstring says under Question and Hypothesis, each down to the next empty line or word."""
-    return _said_under("Question", docstring), _said_under("Hypothesis", docstring)
+    """What the docstring says under Question and Hypothesis, each down to the next empty line or word.
+
+    Its first line is the question where no other one is.
+    """
+    first = docstring.strip().partition("\n")[0].strip()
+    return _said_under("Question", docstring) or first, _said_under("Hypothesis", docstring)
 
 
 def _said_under(word: str, docstring: str) -> str:

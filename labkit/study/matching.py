@@ -1,12 +1,21 @@
 """What the variants have in common with the baseline: counted, and refused where it does not hold."""
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from labkit.model import Costs, costs
-from labkit.spec import Mistake
+import torch
+from torch import nn
+
+from labkit.components import Place
+from labkit.model import Costs, ModelSpec, costs
+from labkit.spec import Choice, Mistake
 from labkit.study.experiment import Arm
+from labkit.study.loading import line_of, said, short
+from labkit.study.names import brief
 
 TOLERANCE = 0.01
 """How far a matched quantity may be off, relative to the baseline's."""
@@ -41,11 +50,55 @@ def counted(arm: Arm, base: Path) -> Counted:
     Raises Mistake if it cannot be built, or its schedule does not fit into its budget.
     """
     try:
-        vocab = arm.spec.tokenizer.size(base)
-        steps = arm.spec.steps(vocab)
-        return Counted(arm, costs(arm.spec.model, vocab), steps)
-    except Mistake as error:
-        raise Mistake(f"{_place(arm)}: {error}") from error
+        with redirect_stdout(sys.stderr):
+            vocab = arm.spec.tokenizer.size(base)
+            _check_own(arm.spec.model, vocab)
+            steps = arm.spec.steps(vocab)
+            return Counted(arm, costs(arm.spec.model, vocab), steps)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        where = "" if isinstance(error, Mistake) else _where(error, arm.spec.model, base)
+        raise Mistake(f"{_place(arm)}: {where}{said(error)}") from error
+
+
+def _own(model: ModelSpec) -> list[tuple[str, Any]]:
+    """The user's components of a model, by their fields."""
+    parts = [(name, part) for name, part in model if isinstance(part, Choice)]
+    return [(name, part) for name, part in parts if not type(part).__module__.startswith("labkit.")]
+
+
+def _check_own(model: ModelSpec, vocab: int) -> None:
+    """Raise Mistake where a user's component does not build a module."""
+    width, place = model.d_model, Place(0, model.n_layers, model.context)
+    calls: dict[str, tuple[Any, ...]] = {
+        "norm": (width, place),
+        "feedforward": (width, place),
+        "position": (width, place),
+        "attention": (width, place, model.position, model.dropout.attention),
+        "head": (vocab, width),
+    }
+    for name, part in _own(model):
+        if name not in calls:
+            continue
+        with torch.device("meta"):
+            built = part.build(*calls[name])
+        if not isinstance(built, nn.Module):
+            raise Mistake(f"{_defined(part)}: {type(part).__name__}.build gives {built!r}; let it return an nn.Module")
+
+
+def _where(error: BaseException, model: ModelSpec, base: Path) -> str:
+    """The user's line that the error went through; else where the component that it must come from is defined."""
+    line, own = line_of(error, base / "-"), _own(model)
+    if line != short(base / "-"):
+        return f"{line}: "
+    return f"{_defined(own[0][1])}: " if own else ""
+
+
+def _defined(part: Any) -> str:
+    """The file and the line of a component's `build`."""
+    code = type(part).build.__code__
+    return f"{short(Path(code.co_filename))}:{code.co_firstlineno}"
 
 
 def check_match(arms: Sequence[Counted], match: str) -> None:
@@ -58,8 +111,8 @@ def check_match(arms: Sequence[Counted], match: str) -> None:
         if abs(there / here - 1) > TOLERANCE:
             apart = f"{there:,.0f} against the baseline's {here:,.0f} ({there / here - 1:+.1%})"
             remedy = "change a size until they agree within 1 %, or write match='none'"
-            raise Mistake(f"variant {variant.arm.name!r}: match={match!r} does not hold: {apart}; {remedy}")
+            raise Mistake(f"{_place(variant.arm)}: match={match!r} does not hold: {apart}; {remedy}")
 
 
 def _place(arm: Arm) -> str:
-    return arm.name if arm.name == "baseline" else f"variant {arm.name!r}"
+    return arm.name if arm.name == "baseline" else f"variant {brief(arm.name)}"

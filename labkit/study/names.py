@@ -43,6 +43,12 @@ def safe(text: str) -> str:
     return f"{kept[: LONGEST - 9]}-{digest}"
 
 
+def brief(value: Any) -> str:
+    """A value as Python writes it, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= LONGEST + 2 else f"{text[:40]} … {text[-20:]}"
+
+
 def is_safe(name: str) -> bool:
     return name == safe(name)
 

@@ -12,7 +12,7 @@ from labkit.spec import Mistake, ValidationError, closest
 from labkit.study.experiment import Experiment
 from labkit.study.loading import Loaded
 from labkit.study.matching import Counted
-from labkit.study.names import exact
+from labkit.study.names import brief, exact
 from labkit.tracking import source
 from labkit.tracking.record import FINISHED, Busy, Edition, Run
 from labkit.train.run import RunSpec
@@ -53,7 +53,7 @@ def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
     known = list(dict.fromkeys(job.counted.arm.name for job in jobs))
     for name in only:
         if name not in known:
-            raise Mistake(f"--only {name}: no such arm.{closest(name, known)}")
+            raise Mistake(f"--only {brief(name)[1:-1]}: no such variant.{closest(name, known)}")
     return [job for job in jobs if not only or job.counted.arm.name in only]
 
 

@@ -20,7 +20,7 @@ from labkit.study.executors import Answer, slots
 from labkit.study.experiment import Experiment
 from labkit.study.interrupt import counted_interrupts
 from labkit.study.loading import Loaded
-from labkit.study.matching import check_match, counted
+from labkit.study.matching import Counted, check_match, counted
 from labkit.study.plan import Job, Planner, changed_sources, chosen, jobs_of, need_of
 from labkit.study.watch import Watch
 from labkit.tracking import mlflow, source
@@ -62,7 +62,7 @@ class Runner:
         self.arms = [counted(arm, loaded.base) for arm in self.experiment.arms]
         check_match(self.arms, self.experiment.match)
         for arm in self.arms:
-            options.runtime.rows(arm.arm.spec.batch_size)
+            _check_rows(options.runtime, arm)
         self.jobs = chosen(jobs_of(self.arms, self.experiment.seed_list, self.edition), options.only)
         files = source.imported_sources(loaded.root, loaded.file)
         self.planner = Planner(loaded, self.edition, files)
@@ -238,6 +238,14 @@ def check_writable(runs: Path) -> None:
         raise Mistake(
             f"--runs {runs}: cannot write there: {os.strerror(error.errno or 0)}; choose another folder"
         ) from error
+
+
+def _check_rows(runtime: Runtime, arm: Counted) -> None:
+    """Raise Mistake for a micro-batch that does not divide an arm's batch."""
+    try:
+        runtime.rows(arm.arm.spec.batch_size)
+    except Mistake as error:
+        raise Mistake(str(error).replace("runtime.micro_batch", "--micro-batch")) from error
 
 
 def _check_length(job: Job, store: Store) -> None:

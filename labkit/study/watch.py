@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from labkit.report import formats
 from labkit.study.executors import Answer
@@ -12,6 +13,9 @@ from labkit.tracking.console import Console, Gauges
 
 STYLES = {"done": "green", "diverged": "yellow", "failed": "bold red", "paused": "yellow"}
 UNKNOWN = "-:--"
+
+TRAINING = 0.9
+"""The share of a run that is training, rather than starting and evaluating at the end, until a finished one tells."""
 
 
 @dataclass
@@ -29,7 +33,7 @@ class Pace:
 
     @property
     def done(self) -> float:
-        """The share of the run that is behind it."""
+        """The share of the training that is behind the run."""
         return min(1.0, self.step / self.job.counted.steps)
 
     @property
@@ -41,12 +45,13 @@ class Pace:
 
     @property
     def note(self) -> str:
-        """``240/800  loss 2.3140  41.2k tok/s  0:12 left``"""
+        """``240/800  loss 2.3140  41.2k tok/s  0:12 left``; at the last step ``evaluating``."""
         if self.loss is None:
             return "starting"
         step = f"{self.step:>{len(str(self.job.counted.steps))}}/{self.job.counted.steps}"
         speed = f"{formats.rate(self.speed)} tok/s" if self.speed else "- tok/s"
-        return f"{step}  loss {self.loss:.4f}  {speed:>11}  {clock(self.left)} left"
+        left = "evaluating" if self.step >= self.job.counted.steps else f"{clock(self.left)} left"
+        return f"{step}  loss {self.loss:.4f}  {speed:>11}  {left}"
 
     def look(self) -> None:
         """Read what was written since the last look."""
@@ -64,41 +69,47 @@ class Watch:
     """The live view of an experiment: a bar for every run that is being trained, and one for all of them."""
 
     def __init__(self, console: Console, gauges: Gauges, jobs: Sequence[Job], ahead: Sequence[Job]) -> None:
-        self.console, self.gauges = console, gauges
+        self.console, self.gauges, self.jobs = console, gauges, jobs
         self.total = sum(job.counted.flops for job in jobs)
         self.count, self.over = len(jobs), len(jobs) - len(ahead)
         self.behind = self.total - sum(job.counted.flops for job in ahead)
+        self.training = _training(job.run.record() for job in jobs)
         self.first, self.began = self.behind, time.monotonic()
         self.width = max(len(job.name) for job in jobs)
         self.paces: dict[Job, Pace] = {}
-        self._show_all()
+        self._set_all()
 
     def start(self, job: Job) -> None:
         pace = self.paces[job] = Pace(job, time.time())
         pace.look()
         begun = f"from step {pace.step} on" if pace.step else ""
-        self.first += pace.done * job.counted.flops
+        self.first += pace.done * self.training * job.counted.flops
         if not self.console.live:
             self.console.say(f"{job.name:<{self.width}}  starts {begun}".rstrip())
 
     def end(self, job: Job, answer: Answer) -> None:
         """Say how a run ended; a failure with where it is told."""
         self.paces.pop(job, None)
-        self.gauges.drop(self._title(job))
         if answer.status == "busy":
+            self.gauges.drop(self._title(job))
             return
         if answer.status not in ("paused", "elsewhere"):
             self.over += 1
             self.behind += job.counted.flops
+            self.training = _training(one.run.record() for one in self.jobs)
             self.first += job.counted.flops if answer.status == "over" else 0.0
+        self._set_all()
+        self.gauges.drop(self._title(job))
         self.console.say(f"{job.name:<{self.width}}  {_outcome(job, answer)}", STYLES.get(answer.status, ""))
 
     def tick(self) -> None:
         """Look at what the workers have written, and show it."""
         for pace in self.paces.values():
             pace.look()
-            self.gauges.set(self._title(pace.job), pace.done, 1.0, pace.note)
-        self._show_all()
+            if self.console.live or pace.loss is not None:  # in a pipe a line says already that it starts
+                self.gauges.set(self._title(pace.job), pace.done, 1.0, pace.note)
+        self._set_all()
+        self.gauges.show()
 
     @property
     def left(self) -> float | None:
@@ -106,26 +117,27 @@ class Watch:
         gained, passed = self._now() - self.first, time.monotonic() - self.began
         return passed * (self.total - self._now()) / gained if gained > 0 else None
 
-    def _show_all(self) -> None:
+    def _set_all(self) -> None:
         if self._now() <= self.first:
             self.began = time.monotonic()
         if self.over == self.count:
+            self.gauges.drop(f"{'all':<{self.width}}")
             return
         note = f"{self.over}/{self.count} runs  {clock(self.left)} left"
         self.gauges.set(f"{'all':<{self.width}}", self._now(), self.total, note)
 
     def _now(self) -> float:
-        return self.behind + sum(pace.done * pace.job.counted.flops for pace in self.paces.values())
+        return self.behind + sum(pace.done * self.training * pace.job.counted.flops for pace in self.paces.values())
 
     def _title(self, job: Job) -> str:
         return f"{job.name:<{self.width}}"
 
 
 def clock(seconds: float | None) -> str:
-    """A duration as a stopwatch shows it: 0:07, 12:30, 1:02:03."""
+    """What is left as a stopwatch shows it: 0:07, 12:30, 1:02:03; never nothing."""
     if seconds is None:
         return UNKNOWN
-    minutes, rest = divmod(max(0, round(seconds)), 60)
+    minutes, rest = divmod(max(1, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
@@ -144,4 +156,17 @@ def _outcome(job: Job, answer: Answer) -> str:
         return f"{answer.status} at step {record.get('step', 0)} of {job.counted.steps}"
     final = record.get("final", {})
     told = f"val/loss {formats.value(final.get('val/loss', float('nan')))}"
-    return f"done  {told}  in {formats.duration(record.get('seconds', float('nan')))}"
+    return f"done  {told}  in {formats.duration(_wall(record))}"
+
+
+def _wall(record: Mapping[str, Any]) -> float:
+    """Seconds from the start of a run's last session to its end: starting, training and evaluating."""
+    sessions = record.get("sessions") or [record]
+    return (record.get("ended") or math.nan) - (sessions[-1].get("started") or math.nan)
+
+
+def _training(records: Iterable[Mapping[str, Any]]) -> float:
+    """The share of training in the time of the runs that were finished in one go."""
+    done = [record for record in records if record.get("status") == "done" and len(record.get("sessions", "-")) == 1]
+    whole = sum(wall for record in done if (wall := _wall(record)) > 0)
+    return min(1.0, sum(record.get("seconds", 0.0) for record in done) / whole) if whole else TRAINING

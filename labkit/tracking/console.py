@@ -71,6 +71,7 @@ class Console(Progress):
         columns: Cells,
         rows: Sequence[Cells],
         styles: Sequence[str] = (),
+        *,
         left: int = 1,
         spare: Cells = (),
     ) -> None:
@@ -79,20 +80,17 @@ class Console(Progress):
         Nothing is cut: where the terminal is too narrow the `spare` columns are left out, in their order, and named;
         where that does not help, each row becomes a paragraph. A pipe is as wide as need be.
         """
-        columns, rows, left_out = list(columns), [list(row) for row in rows], list[str]()
         width = self.out.width if self.out.is_terminal else max(self.out.width, _narrowest(columns, rows, left))
-        for name in spare:
-            if _narrowest(columns, rows, left) > width and name in columns:
-                index = columns.index(name)
-                left_out.append(name)
-                columns, rows = _without(columns, index), [_without(row, index) for row in rows]
+        left_out = _left_out(columns, rows, left, spare, width)
+        kept = [index for index, column in enumerate(columns) if column not in left_out]
+        heads, body = [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
         self.out.print(Text(title, "bold"), soft_wrap=True)
-        if _narrowest(columns, rows, left) <= width:
-            self._draw(columns, rows, styles, left, width)
-        else:
+        if _narrowest(heads, body, left) > width:
             self._stack(columns, rows, styles)
-        if left_out:
-            self.show(f"left out for want of room: {', '.join(left_out)}")
+        else:
+            self._draw(heads, body, styles, left, width)
+            if left_out:
+                self.show(f"left out for want of room: {', '.join(left_out)}", whole=True)
         self.out.print()
 
     def _draw(self, columns: Cells, rows: Sequence[Cells], styles: Sequence[str], left: int, width: int) -> None:
@@ -112,7 +110,7 @@ class Console(Progress):
             self.out.print(Text(f" {row[0]}", styles[index] if index < len(styles) else "bold"), soft_wrap=True)
             for column, cell in zip(columns[1:], row[1:], strict=True):
                 if cell:
-                    self.out.print(Text(f"    {column}: ".replace("    : ", "    ") + cell), soft_wrap=True)
+                    self.out.print(Text(f"    {column}  {cell}" if column else f"    {cell}"), soft_wrap=True)
 
     @contextmanager
     def task(self, description: str, total: float | None = None, unit: str = "") -> Generator[Advance]:

@@ -13,13 +13,24 @@ from labkit.tracking.record import write_bytes
 
 LABKIT = Path(__file__).resolve().parents[1]
 
+NEEDED = (
+    *("labkit", "torch", "numpy", "pydantic", "pydantic_core", "mlflow", "datasets", "tokenizers", "safetensors"),
+    *("scipy", "matplotlib", "rich", "typer", "triton", "pandas", "pyarrow", "sqlalchemy", "huggingface_hub"),
+)
+"""What labkit imports, some of it late: a module of such a name in the project's root would be taken for it."""
+
 
 def load(file: Path, root: Path) -> ModuleType:
     """Import a file by path under its dotted name below `root`, which comes first on sys.path for its neighbours.
 
-    Raises Mistake for a file whose name would hide a module of Python's own.
+    Raises Mistake for a file whose name would hide a module of Python's own or an installed one, and for a root in
+    which something hides what labkit needs.
     """
     file, root = file.resolve(), root.resolve()
+    for needed in NEEDED:
+        for hiding in (root / f"{needed}.py", root / needed / "__init__.py"):
+            if hiding.exists() and not hiding.is_relative_to(LABKIT):
+                raise Mistake(f"{hiding} hides the module {needed!r}, which labkit needs; give it another name")
     if str(root) in sys.path:
         sys.path.remove(str(root))
     sys.path.insert(0, str(root))
@@ -27,7 +38,7 @@ def load(file: Path, root: Path) -> ModuleType:
     is_package = parts[-1] == "__init__" and len(parts) > 1
     name = ".".join(parts[:-1] if is_package else parts)
     if hidden := _hidden_by(name, root):
-        raise Mistake(f"{file.name}: this name belongs to {hidden}; give the file another")
+        raise Mistake(f"the name {file.name} belongs to {hidden}; give the file another")
     loaded = sys.modules.get(name)
     if loaded is not None and Path(loaded.__file__ or "") == file:
         return loaded

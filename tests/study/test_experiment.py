@@ -120,6 +120,28 @@ def test_the_first_seeds_go_on_upwards(base: RunSpec, seeds: Any, count: int, fi
         ([1], {}, ["variants", "[1]", "vary(...)"]),
         ({}, {"seeds": 0}, ["seeds", "0"]),
         ({}, {"seeds": (1, 1)}, ["seeds", "(1, 1)"]),
+        ({}, {"seeds": 10**9}, ["seeds", "1000000000", "from 1 to 1000", "seeds=3"]),
+        ({}, {"seeds": True}, ["seeds", "got True", "seeds=3"]),
+        ({}, {"seeds": 1.5}, ["seeds", "1.5", "seeds=3"]),
+        ({}, {"seeds": "3"}, ["seeds", "'3'", "seeds=3"]),
+        ({}, {"seeds": None}, ["seeds", "None", "seeds=3"]),
+        ({}, {"seeds": [2**63]}, ["seeds", "9223372036854775808", "2**63 - 1"]),
+        ({}, {"seeds": [True]}, ["seeds", "[True]"]),
+        ({}, {"seeds": [1.5]}, ["seeds", "[1.5]"]),
+        ({}, {"seeds": [-1]}, ["seeds", "[-1]"]),
+        ({}, {"metric": 5}, ["metric", "5", "val/loss"]),
+        ({}, {"metric": None}, ["metric", "None", "val/loss"]),
+        ({}, {"metric": ["val/loss"]}, ["metric", "['val/loss']"]),
+        ({}, {"match": None}, ["match: None", "'none'"]),
+        ({}, {"match": 5}, ["match", "5", "params"]),
+        ({"a": {5: 1}}, {}, ["variant 'a'", "5 is no path", "'model.norm'"]),
+        ({"a": {"": 1}}, {}, ["variant 'a': '' is no path", "'model.norm'"]),
+        ({"a": {None: 1}}, {}, ["variant 'a': None is no path"]),
+        ({"a": {"clip": 0.5}, "A": {"clip": 0.6}}, {}, ["variant 'A'", "case", "'a'"]),
+        ({"Report.html": {"clip": 0.5}}, {}, ["'Report.html'", "labkit's own", "'my-Report.html'"]),
+        ({"superseded": {"clip": 0.5}}, {}, ["'superseded'", "labkit's own"]),
+        ({"x" * 500: {"clip": 0.5}}, {}, ["xx … xx", "not safe"]),
+        ({}, {"sseds": 3}, ["no argument 'sseds'", "Did you mean 'seeds'"]),
         ({}, {"metric": "val/los"}, ["metric", "val/los", "Did you mean 'val/loss'"]),
         ({}, {"match": "parms"}, ["match", "parms", "Did you mean 'params'"]),
     ],
@@ -131,6 +153,26 @@ def test_a_mistake_names_the_place_and_the_remedy(
         experiment(base, variants, **fields)
     for part in told:
         assert part in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_what_is_left_out_is_asked_for(base: RunSpec) -> None:
+    with pytest.raises(Mistake, match="variants: this argument is required; write variants=vary"):
+        Experiment(baseline=base, seeds=1, metric="val/loss", match="none")  # type: ignore[call-arg]
+    with pytest.raises(Mistake, match="name every argument: baseline=nano"):
+        Experiment(base)  # type: ignore[call-arg]
+
+
+def test_what_is_varied_has_one_path_and_one_list() -> None:
+    with pytest.raises(Mistake, match=r"vary\(5, ...\): 5 is no path"):
+        vary(5, [1])  # type: ignore[arg-type]
+    for values in (5, None, {1, 2}):
+        with pytest.raises(Mistake, match="write a list"):
+            vary("clip", values)  # type: ignore[arg-type]
+    with pytest.raises(Mistake, match="clip is varied twice"):
+        cross(vary("clip", [0.5]), vary("clip", [0.6]))
+    with pytest.raises(Mistake, match="clip is varied twice"):
+        cross(cross(vary("clip", [0.5]), vary("model.norm", ["rms"])), vary("clip", [0.6]))
 
 
 def test_values_to_vary_are_a_list() -> None:

@@ -211,5 +211,5 @@ def test_devices_and_folders_are_checked_before_anything_starts(project: Path) -
             continue
         with pytest.raises(Mistake, match=f"--device {device}: .*{told}"):
             Runner(loaded, name, Options(project / "r", Runtime(device=device), "labkit run"), Console())
-    with pytest.raises(Mistake, match=r"--only thet=1000: no such arm\. Did you mean 'theta=1000'"):
+    with pytest.raises(Mistake, match=r"--only thet=1000: no such variant\. Did you mean 'theta=1000'"):
         driver(file, project / "r", only=["thet=1000"])

@@ -81,25 +81,42 @@ def test_the_whole_counts_what_was_done_before_but_not_as_speed(tmp_path: Path, 
     now[0] = 120
     jobs[2].run.append(51, {"train/loss": 3.0})
     watch.tick()
-    assert shown.notes["all"][0] == pytest.approx((2 + 0.51) / 4)
-    assert watch.left == pytest.approx(1.49 / 0.51 * 20, rel=0.01)
+    assert shown.notes["all"][0] == pytest.approx((2 + 0.9 * 0.51) / 4)
+    assert watch.left == pytest.approx((2 - 0.9 * 0.51) / (0.9 * 0.51) * 20, rel=0.01)
     watch.end(jobs[2], Answer("done"))
     watch.end(jobs[3], Answer("over"))
-    assert set(shown.notes) == {"all"}
+    assert set(shown.notes) == set()
     assert watch.over == 4
+
+
+def test_a_run_at_its_last_step_is_being_evaluated_and_the_whole_is_not_over(tmp_path: Path, now: list[float]) -> None:
+    jobs = [job(tmp_path, name) for name in ("a", "b")]
+    jobs[0].run.create({}, {})
+    jobs[0].run.update(status="done", started=10.0, ended=30.0, seconds=15.0)
+    shown = Shown()
+    watch = Watch(Console(), shown, jobs, jobs[1:])
+    watch.start(jobs[1])
+    for step in (1, 50, 100):
+        now[0] += 10
+        jobs[1].run.append(step, {"train/loss": 3.0})
+        watch.tick()
+    assert shown.notes["b · seed 0"] == (1.0, "100/100  loss 3.0000      - tok/s  evaluating")
+    assert shown.notes["all"][1] == f"1/2 runs  {clock(watch.left)} left"
+    assert watch.left == pytest.approx(30 * 0.25 / 0.75)
+    assert clock(0.0) == "0:01"
 
 
 def test_every_end_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = job(tmp_path, "a")
     watch = Watch(Console(), Shown(), [one], [one])
-    one.run.create({}, {"diverged_at": 7, "final": {"val/loss": 2.5}, "seconds": 3.0})
+    one.run.create({}, {"diverged_at": 7, "final": {"val/loss": 2.5}, "seconds": 3.0, "started": 10.0, "ended": 14.5})
     for status in ("done", "diverged", "paused", "elsewhere", "busy"):
         watch.end(one, Answer(status))
     one.run.update(status="done")
     watch.end(one, Answer("over"))
     watch.end(one, Answer("failed", "it broke"))
     assert capsys.readouterr().err.splitlines() == [
-        "a · seed 0  done  val/loss 2.5000  in 3.0 s",
+        "a · seed 0  done  val/loss 2.5000  in 4.5 s",
         "a · seed 0  diverged at step 7",
         "a · seed 0  paused at step 0 of 100",
         "a · seed 0  is being trained by another process; waiting for it",
