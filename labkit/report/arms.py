@@ -14,7 +14,7 @@ from labkit.tracking.record import Run
 BITS = "val/bpb"
 SPEED = "perf/tokens_per_s"
 _KEPT = (
-    *("fingerprint", "status", "step", "final", "seconds", "epochs", "diverged_at", "error"),
+    *("fingerprint", "status", "step", "final", "started", "ended", "seconds", "epochs", "diverged_at", "error"),
     *("device", "mode", "kernels", "precision"),
 )
 
@@ -38,6 +38,17 @@ class Outcome:
     def started(self) -> float:
         """Unix seconds; 0 for a run that never was."""
         return self.record.get("started") or 0.0
+
+    @property
+    def ended(self) -> float:
+        """Unix seconds; NaN for a run that is not over."""
+        return self.record.get("ended") or math.nan
+
+    @property
+    def windows(self) -> int:
+        """On how many windows the loss is measured on the way; 0 where the spec does not say."""
+        windows = self.run.spec().get("evaluation", {}).get("windows")
+        return windows if isinstance(windows, int) else 0
 
     def belongs_to(self, variant: str, arm: str) -> bool:
         """Whether it is a run of the variant as it is written now."""

@@ -47,7 +47,7 @@ class Comparison:
 
     @property
     def answer(self) -> str:
-        """One sentence: the largest difference, and whether its interval excludes zero."""
+        """What is better than the baseline and what is worse, by how much."""
         return answer(self.arms, self.metric)
 
     @property

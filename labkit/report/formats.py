@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 NOTHING = "-"
 """What stands where there is no number."""
@@ -68,6 +69,18 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def span(begun: float, ended: float) -> str:
+    """From one time (Unix seconds, shown in UTC) to another: 2026-01-31 08:35 → 08:52."""
+    if not (math.isfinite(begun) and begun > 0):
+        return NOTHING
+    start = datetime.fromtimestamp(begun, UTC)
+    if not math.isfinite(ended):
+        return f"{start:%Y-%m-%d %H:%M} →"
+    end = datetime.fromtimestamp(ended, UTC)
+    same_day = start.date() == end.date()
+    return f"{start:%Y-%m-%d %H:%M} → {end:{'%H:%M' if same_day else '%Y-%m-%d %H:%M'}}"
 
 
 def size(n: float) -> str:

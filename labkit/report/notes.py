@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.report.arms import Arm, Outcome
-from labkit.report.formats import listed, plural, seeds
+from labkit.report.formats import listed, plural, rate, seeds
 
 TOLERANCE = 0.01
 """Arms whose size or budget is within this of the baseline's count as equal."""
 
 EPOCHS = 4.0
 """Beyond this many passes over the data, repeating it costs quality (Muennighoff et al., arXiv:2305.16264)."""
+
+UNEQUAL_SPEED = 0.1
+"""Speeds of arms of equal cost that are this far apart are explained."""
 
 SHOWN = 6
 """How many runs a note names before it only counts."""
@@ -44,6 +47,7 @@ def notes(
     for arm in arms[1:]:
         yield from _budget(arm, arms[0], match)
     yield from _conditions(arms)
+    yield from _speed(arms)
     yield from _sources(arms)
     yield from _recorded(arms)
     yield from _left_out(left_out)
@@ -134,6 +138,19 @@ def _conditions(arms: Sequence[Arm]) -> Iterator[Note]:
         groups = _groups(arms, value_of)
         if len(groups) > 1 and what not in declared:
             yield Note("conditions", f"{what} differs: {_grouped(groups)}.")
+
+
+def _speed(arms: Sequence[Arm]) -> Iterator[Note]:
+    """On a CPU, equal arms that are not equally fast: the speed is then no property of theirs."""
+    equal = [arm for arm in arms if abs(arm.flops_per_token / arms[0].flops_per_token - 1) <= TOLERANCE]
+    speeds = {arm.name: arm.tokens_per_s for arm in equal if arm.tokens_per_s > 0}
+    if len(speeds) < 2 or any(run.record.get("device") != "cpu" for arm in equal for run in arm.done):
+        return
+    slow, fast = min(speeds, key=lambda name: speeds[name]), max(speeds, key=lambda name: speeds[name])
+    if (apart := speeds[fast] / speeds[slow] - 1) > UNEQUAL_SPEED:
+        both = f"{fast} {rate(speeds[fast])}, {slow} {rate(speeds[slow])}"
+        text = f"tokens/s of arms of equal cost differ by up to {100 * apart:.0f} % ({both})"
+        yield Note("speed", f"{text}: on a CPU, speed depends on what else ran.")
 
 
 def _sources(arms: Sequence[Arm]) -> Iterator[Note]:

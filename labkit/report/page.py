@@ -8,7 +8,7 @@ from typing import Any
 from labkit.report.arms import BITS, SPEED, Arm, Outcome
 from labkit.report.comparison import Comparison, compare
 from labkit.report.forest import forest
-from labkit.report.formats import NOTHING, count, duration, listed, percent, plural, rate, scientific, size, value
+from labkit.report.formats import NOTHING, count, duration, listed, percent, plural, rate, scientific, size, span, value
 from labkit.report.markup import (
     Cell,
     code,
@@ -32,7 +32,8 @@ METHOD = """
 Δ is the mean over seeds of the variant minus the baseline of the same seed; its interval is Student's t over those
 paired differences, each at 95 % by itself: of twenty arms that change nothing, one is expected to exclude zero.
 The spread is the standard deviation over seeds. Losses are in nats a token; bits per byte count the bytes of exactly
-the tokens scored. A diverged run has no final value."""
+the tokens scored. A diverged run has no final value. The tokens/s and the training time of a run leave out its
+evaluations, checkpoints and start; started → ended is wall time, with all of it and any interruption."""
 
 VISIBLE = 0.0005
 """A ratio this near to one is shown as no difference."""
@@ -61,8 +62,6 @@ def _header(comparison: Comparison) -> Iterator[str]:
     edition = f", edition {text(comparison.edition)}" if comparison.edition != "main" else ""
     yield f'<header><p class="eyebrow"><b>{text(comparison.name)}</b>{edition}</p>'
     yield f"<h1>{text(comparison.question or comparison.title)}</h1>"
-    if comparison.hypothesis:
-        yield f'<p class="hypothesis">Hypothesis: {text(comparison.hypothesis)}</p>'
     yield "</header>"
 
 
@@ -73,10 +72,20 @@ def _answer(comparison: Comparison) -> Iterator[str]:
         f"{sum(len(arm.done) for arm in comparison.arms)} of {plural(total, 'run')} done",
         f"baseline of {count(baseline.params)} parameters on {count(baseline.tokens)} tokens",
         f"matched on: {comparison.match}",
+        *_when(comparison),
         *(str(corpus) for corpus in comparison.facts("data").get("corpus", [])),
     ]
     items = "".join(f"<li>{text(fact)}</li>" for fact in facts)
-    yield f'<section class="card answer"><p>{prose(comparison.answer)}</p><ul>{items}</ul></section>'
+    said = f'<p class="hypothesis">Hypothesis: {text(comparison.hypothesis)}</p>' if comparison.hypothesis else ""
+    yield f'<section class="card answer">{said}<p>{prose(comparison.answer)}</p><ul>{items}</ul></section>'
+
+
+def _when(comparison: Comparison) -> Iterator[str]:
+    """When the first run started and the last one ended; nothing before any did."""
+    started = [run.started for run in comparison.outcomes if run.started]
+    if started:
+        ended = [run.ended for run in comparison.outcomes if run.started]
+        yield f"{span(min(started), max(ended, key=lambda end: (math.isnan(end), end)))} UTC"
 
 
 def _differences(comparison: Comparison) -> Iterator[str]:
@@ -144,7 +153,7 @@ def _beside(shown: str, ratio: float) -> Cell:
 
 
 def _runs(comparison: Comparison) -> Iterator[str]:
-    columns = (comparison.metric, "bits/byte", "tokens/s", "time")
+    columns = (comparison.metric, "bits/byte", "tokens/s", "training", "started → ended, UTC")
     headers = [words("variant"), words("seed", "right"), words("status"), *(words(name, "right") for name in columns)]
     yield "<h2>Runs</h2>"
     body = [row for index, arm in enumerate(comparison.arms) for row in _runs_of(index, arm)]
@@ -167,13 +176,14 @@ def _recorded(arm: Arm, run: Outcome) -> list[Cell]:
         number(value(run.final(BITS))),
         number(rate(run.final(SPEED))),
         number(duration(run.record.get("seconds") or math.nan)),
+        Cell(text(span(run.started, run.ended)), "right"),
         words(", ".join(str(run.record[key]) for key in ("device", "mode", "precision") if run.record.get(key))),
         code(run.record["fingerprint"]),
     ]
 
 
 def _missing(seed: int) -> list[Cell]:
-    return [number(str(seed)), status("missing"), *[number(NOTHING)] * 4, words(""), words("")]
+    return [number(str(seed)), status("missing"), *[number(NOTHING)] * 5, words(""), words("")]
 
 
 def _state(run: Outcome) -> Cell:

@@ -9,6 +9,7 @@ from labkit.report import curves
 from labkit.report.arms import Arm
 from labkit.report.curves import Curve
 from labkit.report.drawing import Panel, Plot, drawn, level_names
+from labkit.report.formats import listed
 from labkit.report.theme import INK, stroke
 
 if TYPE_CHECKING:
@@ -29,13 +30,13 @@ NATS = "nats a token"
 def panels(arms: Sequence[Arm]) -> list[Plot]:
     """Every plot that the records have figures for."""
     band = "Mean over seeds, the band spans them."
-    fixed = f"On the fixed windows, not the whole split that the table is of. {band} A cross: a run diverged."
+    fixed = f"The curve is measured on {_windows(arms)}; the table on the whole validation split. {band}"
     smooth = f"Averaged over {100 * SMOOTHING:g} % of the run. {band}"
     bins = f"By the tokens of context given, in bins of powers of two, on the whole split. {band}"
     lengths = f"On the same text, read in contexts of multiples of the training length. {band}"
     return drawn(
         [
-            Panel("val", "Validation loss", fixed, _validation),
+            Panel("val", "Validation loss", f"{fixed} A cross: a run diverged.", _validation),
             Panel("end", "The end of training", f"The last quarter of the same curves. {band}", _ending),
             Panel("train", "Training loss", smooth, _training),
             Panel("position", "Loss by position", bins, _by_position),
@@ -44,6 +45,11 @@ def panels(arms: Sequence[Arm]) -> list[Plot]:
         ],
         arms,
     )
+
+
+def _windows(arms: Sequence[Arm]) -> str:
+    numbers = sorted({run.windows for arm in arms for run in arm.outcomes} - {0})
+    return f"{listed(map(str, numbers))} fixed windows" if numbers else "fixed windows"
 
 
 def _validation(axes: "Axes", arms: Sequence[Arm]) -> bool:
@@ -112,12 +118,19 @@ def _lines(axes: "Axes", found: Sequence[Curve], marker: str = "", first: int = 
 def _frame(axes: "Axes", found: Sequence[Curve], begin: float) -> None:
     """Limits that hold everything from a part of the run on, and let what happened before run out of the frame."""
     last = _last(found)
-    late = [curve.x >= begin * last for curve in found]
-    low = min(curve.low[at].min() for curve, at in zip(found, late, strict=True) if at.any())
-    high = max(curve.high[at].max() for curve, at in zip(found, late, strict=True) if at.any())
+    late = [_from(curve, begin * last) for curve in found if curve.x.size]
+    low, high = min(low.min() for low, _ in late), max(high.max() for _, high in late)
     room = 0.06 * (high - low) or 0.01
     axes.set_ylim(low - room, high + room)
     axes.set_xlim(0, 1.02 * last)
+
+
+def _from(curve: Curve, begin: float) -> tuple[curves.Values, curves.Values]:
+    """A band's edges from a place on, and where the line crosses it; all of a curve that ends before."""
+    at = curve.x >= begin if curve.x[-1] >= begin else curve.x >= 0
+    crossed = begin if curve.x[0] <= begin <= curve.x[-1] else curve.x[at][0]
+    edges = [np.append(np.interp(crossed, curve.x, edge), edge[at]) for edge in (curve.low, curve.high)]
+    return edges[0], edges[1]
 
 
 def _last(found: Sequence[Curve]) -> float:

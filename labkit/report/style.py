@@ -23,6 +23,7 @@ h2 {{ margin: 40px 0 12px; font-size: 18px; font-weight: 650; letter-spacing: -.
 .answer {{ border-left: 4px solid var(--ink); border-radius: 3px 10px 10px 3px; }}
 .answer p {{ margin: 0; max-width: 48em; font-size: 19px; line-height: 1.45; text-wrap: pretty;
   overflow-wrap: anywhere; }}
+.answer .hypothesis {{ margin: 0 0 10px; font-size: 15px; }}
 .answer ul {{ display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 14px 0 0; padding: 0; list-style: none;
   color: var(--muted); font-size: 13.5px; }}
 .scroll {{ overflow-x: auto; padding: 6px 8px; }}

@@ -1,9 +1,13 @@
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from labkit.report import plots
 from labkit.report.comparison import compare
+from labkit.report.curves import Curve
 from labkit.report.forest import forest
 from labkit.report.plots import panels
 from labkit.report.theme import DARK, LIGHT, stroke
@@ -75,3 +79,13 @@ def test_a_diverged_run_ends_in_a_cross_inside_the_frame(pair) -> None:
 def test_strokes_tell_that_many_variants_apart(count) -> None:
     strokes = {stroke(index) for index in range(count + 1)}
     assert len(strokes) == count + 1
+
+
+def test_the_end_of_training_holds_its_curves_whole() -> None:
+    axes = Figure().add_axes((0, 0, 1, 1))
+    x = np.array([0.0, 70.0, 90.0, 100.0])
+    steep, flat = np.array([9.0, 6.0, 2.0, 1.0]), np.full(4, 1.5)
+    plots._frame(axes, [Curve(x, steep, steep - 0.1, steep + 0.1), Curve(x, flat, flat, flat)], 0.75)
+    low, high = axes.get_ylim()
+    assert high > np.interp(75, x, steep + 0.1)
+    assert low < 0.9

@@ -50,3 +50,11 @@ def test_what_is_not_known_is_a_dash(write) -> None:
     assert write(math.nan) == formats.NOTHING
     assert formats.interval(math.nan, math.nan) == formats.NOTHING
     assert formats.duration(math.nan) == formats.NOTHING
+
+
+def test_spans_say_the_day_once_in_utc() -> None:
+    begun = 1_700_000_000.0
+    assert formats.span(begun, begun + 1020) == "2023-11-14 22:13 → 22:30"
+    assert formats.span(begun, begun + 86_400) == "2023-11-14 22:13 → 2023-11-15 22:13"
+    assert formats.span(begun, math.nan) == "2023-11-14 22:13 →"
+    assert formats.span(0.0, math.nan) == "-"

@@ -84,6 +84,24 @@ def test_runs_of_unequal_conditions_are_named(pair) -> None:
     ]
 
 
+def test_equal_arms_that_are_not_equally_fast_on_a_cpu_are_explained(pair) -> None:
+    for seed in range(3):
+        final = pair.at("5e5", seed).record()["final"]
+        pair.at("5e5", seed).update(final=final | {"perf/tokens_per_s": 41_500.0})
+    assert noted(pair) == []
+    for seed in range(3):
+        final = pair.at("5e5", seed).record()["final"]
+        pair.at("5e5", seed).update(final=final | {"perf/tokens_per_s": 40_000.0})
+    words = "tokens/s of arms of equal cost differ by up to 13 % (baseline 45.2k, 5e5 40.0k)"
+    assert noted(pair) == [("speed", f"{words}: on a CPU, speed depends on what else ran.")]
+    pair.arm("5e5", flops_per_token=1.2e6)
+    assert [note for note in noted(pair) if note[0] == "speed"] == []
+    pair.arm("5e5", flops_per_token=1e6)
+    for run in pair.edition.runs():
+        run.update(device="NVIDIA H200")
+    assert noted(pair) == []
+
+
 def test_a_precision_that_an_arm_declares_is_no_surprise(pair) -> None:
     pair.at("5e5", 0).update(precision="bf16")
     assert len(noted(pair)) == 1

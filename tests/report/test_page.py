@@ -7,7 +7,7 @@ import pytest
 
 from labkit.report.page import write
 from labkit.spec import Mistake
-from labkit.tracking.record import Edition
+from labkit.tracking.record import Edition, write_json
 
 VOID = {"meta", "br", "path", "use"}
 
@@ -65,6 +65,32 @@ def test_the_page_shows_every_run_and_what_it_was_made_from(pair) -> None:
         assert fact in text
     assert "−0.0490" in text
     assert "model.position.theta 10000 → 1e5" in text
+
+
+def test_the_page_says_from_when_to_when_and_that_the_speed_leaves_out_evaluation(pair) -> None:
+    for seed in range(3):
+        pair.at("5e5", seed).update(ended=1_700_000_900.0 + seed)
+    text = shown(read(pair.edition))
+    assert "2023-11-14 22:13 → UTC" in text
+    assert "2023-11-14 22:13 → 22:28" in text
+    for run in pair.edition.runs():
+        run.update(ended=1_700_000_900.0)
+    text = shown(read(pair.edition))
+    assert "2023-11-14 22:13 → 22:28 UTC" in text
+    assert "leave out its evaluations" in " ".join(text.split())
+
+
+def test_the_page_says_what_the_curve_and_the_table_are_measured_on(pair) -> None:
+    for run in pair.edition.runs():
+        write_json(run.path / "spec.json", {"version": 1, "spec": {"evaluation": {"windows": 64}}})
+    words = "The curve is measured on 64 fixed windows; the table on the whole validation split."
+    assert words in shown(read(pair.edition))
+
+
+def test_the_hypothesis_stands_beside_the_answer(pair) -> None:
+    card = read(pair.edition).partition('<section class="card answer">')[2].partition("</section>")[0]
+    assert "Hypothesis: No." in card
+    assert "1e5 is better than the baseline by 0.0490" in card
 
 
 def test_the_page_needs_nothing_from_elsewhere(pair) -> None:
