@@ -1,5 +1,9 @@
 """The whole transformer: counts, initial values, and what the spec refuses."""
 
+import time
+from collections.abc import Iterator
+from typing import Literal
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,9 +11,12 @@ from pydantic import ValidationError
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from labkit.components import Norm, Part, Place, Role, parameter
 from labkit.components.parameters import logical
 from labkit.model import ModelSpec, Transformer, costs
-from labkit.spec import explain
+from labkit.optim.optimizer import Adamw
+from labkit.optim.weights import Weights
+from labkit.spec import Mistake, explain
 
 NANO = ModelSpec(
     d_model=32,
@@ -158,9 +165,75 @@ def test_flops_follow_the_usual_estimate() -> None:
     assert counted.flops_per_token == pytest.approx(6 * counted.params + 6 * 8 * 1024 * 512, rel=0.001)
 
 
-def test_a_user_vector_of_a_norm_is_trained_and_keeps_its_start() -> None:
-    model = built()
-    assert {p.unique().item() for name, p in model.named_parameters() if name.endswith("gain")} == {1.0}
+def test_counting_a_long_context_builds_no_tables() -> None:
+    started = time.process_time()
+    assert costs(NANO.patched({"context": 10**6}), VOCABULARY).params == costs(NANO, VOCABULARY).params
+    assert time.process_time() - started < 0.5
+
+
+@pytest.fixture
+def scaled() -> Iterator[str]:
+    """A norm as a user writes it, with a vector that says no role."""
+
+    class Scaled(Norm):
+        """s · x."""
+
+        kind: Literal["scaled"] = "scaled"
+
+        def build(self, width: int, place: Place) -> nn.Module:
+            return ScaledNorm(width)
+
+    class ScaledNorm(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.full((width,), 0.5))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.scale * x
+
+    yield "scaled"
+    del Norm.variants["scaled"]
+
+
+def test_a_user_vector_of_a_norm_keeps_its_start_is_trained_and_is_not_decayed(scaled: str) -> None:
+    model, x = built({"norm": scaled}), tokens()
+    scales = {name: stored for name, stored in model.named_parameters() if name.endswith("scale")}
+    assert len(scales) == 5
+    assert {stored.unique().item() for stored in scales.values()} == {0.5}
+    weights = Weights(model, "fp32")
+    optimizer = Adamw(lr=0.01, weight_decay=0.5).build(weights.decayed(), weights.kept())
+    optimizer.step()  # without gradients only decay moves anything
+    assert {stored.unique().item() for stored in scales.values()} == {0.5}
+    model.losses(x, x.roll(-1, 1)).mean().backward()
+    optimizer.step()
+    for name, stored in scales.items():
+        assert weights.masters[name].grad.abs().min() > 0, name  # type: ignore[union-attr]
+        assert (stored != 0.5).all(), name
+
+
+def test_a_matrix_that_nobody_counts_is_refused_with_the_line_to_write() -> None:
+    class Mixing(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.mix = parameter(torch.empty(width, width), Part(Role.UP, width, width))
+
+    class Mixed(Norm):
+        """W x."""
+
+        kind: Literal["mixed"] = "mixed"
+
+        def build(self, width: int, place: Place) -> nn.Module:
+            return Mixing(width)
+
+    try:
+        with pytest.raises(Mistake) as raised:
+            costs(NANO.patched({"norm": "mixed"}), VOCABULARY)
+    finally:
+        del Norm.variants["mixed"]
+    assert str(raised.value) == (
+        "model.layers.attention_norm: Mixing holds the matrix 'mix' but has no flops. Make it with labkit's Linear, "
+        "or write  def flops(self, length: int) -> int: return 2 * self.mix.numel()"
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,6 +243,14 @@ def test_a_user_vector_of_a_norm_is_trained_and_keeps_its_start() -> None:
         ({"attention.n_kv_heads": 3}, "attention: n_kv_heads 3 does not divide n_heads 4"),
         ({"attention.head_dim": 7}, "position: rope turns pairs of features, but 1 of head_dim 7 is 7 features"),
         ({"position.fraction": 0.4}, "position: rope turns pairs of features, but 0.4 of head_dim 8 is 3 features"),
+        (
+            {"d_model": 32, "feedforward.multiplier": 1 / 64},
+            "feedforward: multiplier 0.015625 leaves nothing of d_model 32; write a larger one, or d_ff",
+        ),
+        (
+            {"attention": {"kind": "mha", "n_heads": 2**16, "head_dim": 2**10}},
+            "attention: n_heads times head_dim are 67,108,864 features; write at most 16,777,216",
+        ),
         ({"n_layers": 0}, "n_layers: Input should be greater than 0 (got 0)"),
         ({"norm": "rmsnorm"}, "norm: unknown Norm kind 'rmsnorm'. Did you mean 'rms'?"),
         ({"dropout": 1.0}, "dropout.embedding: Input should be less than 1 (got 1.0)"),

@@ -69,7 +69,7 @@ def test_a_warmup_that_does_not_fit_is_refused_with_both_numbers() -> None:
 
 
 def test_a_decay_that_overlaps_the_warmup_is_refused() -> None:
-    with pytest.raises(Mistake, match="60 steps of warm-up and 50 of decay"):
+    with pytest.raises(Mistake, match="60 steps of warm-up and 50 of decay do not fit into 100 steps; write shares"):
         Wsd(warmup=0.6, decay=0.5).check(100)
 
 

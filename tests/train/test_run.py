@@ -1,5 +1,7 @@
 """Run specs, budgets and runtimes."""
 
+import re
+
 import pytest
 
 from labkit.model import costs
@@ -68,6 +70,72 @@ def test_a_device_that_can_be_none_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Runtime(device=name)
     assert f"device: unknown device '{name}'; write auto, cpu" in explain(caught.value, Runtime)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("batch_size", 2**20 + 1),
+        ("model.context", 2**24 + 1),
+        ("model.context", 1),
+        ("model.n_layers", 4097),
+        ("model.d_model", 2**20 + 1),
+        ("model.attention.n_heads", 2**20 + 1),
+        ("model.attention.head_dim", 2**20 + 1),
+        ("model.feedforward.d_ff", 2**20 + 1),
+        ("model.feedforward.multiple_of", 2**20 + 1),
+        ("model.feedforward.multiplier", 1 / 65),
+        ("model.feedforward.multiplier", 1025.0),
+        ("model.norm.eps", 0.0),
+        ("model.norm.eps", -1e-6),
+        ("model.init.std", 11.0),
+        ("model.position.theta", 0.5),
+        ("data.validation", 0.51),
+        ("data.validation", 9e-5),
+        ("data.corpus.path", ""),
+        ("evaluation.windows", 2**31 + 1),
+        ("evaluation.points", 2**20 + 1),
+        ("evaluation.beyond", [4097]),
+        ("budget.steps", 10**8 + 1),
+        ("schedule.warmup", 1e300),
+    ],
+)
+def test_a_value_that_would_hang_or_crash_is_refused_at_its_path(lab, path: str, value: object) -> None:
+    with pytest.raises(ValidationError) as caught:
+        lab.spec.patched({path: value})
+    assert re.match(rf"{path}(\.0)?: .+ \(got ", explain(caught.value, RunSpec))
+
+
+@pytest.mark.parametrize(
+    ("family", "value", "path"),
+    [
+        ("tokenizer", {"kind": "bpe", "vocab_size": 2**24 + 1}, "tokenizer.vocab_size"),
+        ("tokenizer", {"kind": "pretrained", "path": ""}, "tokenizer.path"),
+        ("data.corpus", {"kind": "hf", "path": ""}, "data.corpus.path"),
+        ("data.corpus", {"kind": "hf", "path": "x", "limit": 2**63}, "data.corpus.limit"),
+        ("budget", {"kind": "flops", "flops": 1e31}, "budget.flops"),
+        ("budget", {"kind": "tokens", "tokens": 10**18 + 1}, "budget.tokens"),
+        ("model.attention", {"kind": "gqa", "n_heads": 2, "n_kv_heads": 2**20 + 1}, "model.attention.n_kv_heads"),
+        ("model.norm", {"kind": "layer", "eps": 0}, "model.norm.eps"),
+        ("model.init", {"kind": "scaled_residual", "std": 11}, "model.init.std"),
+    ],
+)
+def test_so_it_is_in_every_variant(lab, family: str, value: object, path: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        lab.spec.patched({family: value})
+    assert explain(caught.value, RunSpec).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("budget", [{"kind": "flops", "flops": 1e30}, {"kind": "tokens", "tokens": 10**18}])
+def test_a_budget_of_more_steps_than_can_be_held_is_refused_with_their_number(lab, budget: dict[str, object]) -> None:
+    with pytest.raises(Mistake, match=r"^budget: it makes [\d.]+e\+\d\d steps of 64 tokens, .* at most 100,000,000\."):
+        lab.spec.patched({"budget": budget}).steps(257)
+
+
+@pytest.mark.parametrize("field", ["micro_batch", "threads"])
+def test_a_runtime_beyond_any_machine_is_refused(field: str) -> None:
+    with pytest.raises(ValidationError, match=field):
+        Runtime(**{field: 2**40})
 
 
 @pytest.mark.parametrize("changes", [{"clip": 0.0}, {"batch_size": 0}, {"precision": "fp16"}, {"seed": -1}])
