@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a run failed, 2 a mistake in what was asked, 130 interrupt
 
 import json
 import os
+import signal
 import sys
 import traceback
 import webbrowser
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labkit.tracking.streams import lenient
+
 if TYPE_CHECKING:
     from labkit.study.editions import Asked
     from labkit.study.loading import Loaded
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from labkit.train.run import Runtime
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+REMEDY = "what was trained is kept: make room or let it be written to, and the same command goes on"
 
 app = typer.Typer(
     help="Does this change to the transformer help, by how much, and can I believe it?",
@@ -74,13 +78,21 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a mi
 
 
 def main() -> None:
-    """Run the command line; the entry point of `labkit` and of `python -m labkit`."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+    """Run the command line; the entry point of `labkit` and of `python -m labkit`. SIGTERM is a Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    output = lenient()
     try:
         app()
+        code = 0
+    except SystemExit as left:
+        code = left.code
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
+    sys.stdout.flush()
+    if output.failure:
+        sys.stderr.write(f"labkit: cannot write to standard output: {output.failure}\n")
+        code = code or FAILED
+    sys.exit(code)
 
 
 @app.callback()
@@ -128,8 +140,7 @@ def run(
         else:
             outcome = runner.run()
             if outcome.interrupted:
-                console.say("interrupted; the same command goes on from there", "yellow")
-                raise typer.Exit(INTERRUPTED)
+                raise KeyboardInterrupt
             _conclude(console, runner.edition, as_json, again=False)
             if outcome.failed:
                 raise typer.Exit(FAILED)
@@ -232,7 +243,8 @@ def ui(
         from labkit.tracking import mlflow
 
         def say(address: str) -> None:
-            console.show(address)
+            console.show(address, whole=True)
+            console.say("Ctrl-C stops it")
             if not no_open and _has_screen():
                 webbrowser.open(address)
 
@@ -264,20 +276,29 @@ class _State:
 @contextmanager
 def _answering(debug: bool) -> Generator["Console"]:
     """Say a user's mistake in one message; never as a traceback, unless that is asked for."""
-    from labkit.spec import Mistake
-    from labkit.tracking.console import Console
-
-    console = Console()
+    code = USAGE
     try:
-        yield console
-    except Mistake as error:
+        from labkit.spec import Mistake
+        from labkit.tracking.console import Console
+
+        console = Console()
+        try:
+            yield console
+        except Mistake as error:
+            text = f"labkit: {error}"
+        except OSError as error:
+            if error.filename is None:
+                raise
+            text, code = f"labkit: {error.filename}: {error.strerror}; {REMEDY}", FAILED
+        else:
+            return
         if debug or _State.debug:
             traceback.print_exc()
-        console.say(f"labkit: {error}", "red")
-        raise typer.Exit(USAGE) from None
+        console.say(text, "red")
     except KeyboardInterrupt:
-        console.say("interrupted", "yellow")
-        raise typer.Exit(INTERRUPTED) from None
+        code = INTERRUPTED
+        sys.stderr.write("interrupted; the same command goes on from there\n")
+    raise typer.Exit(code)
 
 
 def _has_screen() -> bool:

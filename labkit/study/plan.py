@@ -58,7 +58,7 @@ def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
 
 
 def need_of(job: Job, data_hash: str, sources: Mapping[str, str]) -> Need:
-    """What a run's folder lacks, from its record alone. Other sources make only an unstarted or failed run another one.
+    """What a run's folder lacks. Other sources make only a run that has nothing to go on from another one.
 
     Without a hash ("") the data is taken to be what it was.
     """
@@ -69,7 +69,8 @@ def need_of(job: Job, data_hash: str, sources: Mapping[str, str]) -> Need:
         return "anew"
     if record["status"] in FINISHED:
         return "finished"
-    if record["status"] in ("planned", "failed") and record.get("sources") != sources:
+    begun = record["status"] != "planned" and (record["status"] != "failed" or any(job.run.checkpoints.glob("step-*")))
+    if not begun and record.get("sources") != sources:
         return "anew"
     return {"planned": "new", "failed": "retry"}.get(record["status"], "continue")  # pyright: ignore[reportReturnType]
 

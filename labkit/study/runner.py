@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from labkit.data import Store, prepare
+from labkit.data import Store
 from labkit.data.batches import require_window
 from labkit.report import formats, page
 from labkit.spec import Mistake
@@ -22,6 +22,7 @@ from labkit.study.interrupt import counted_interrupts
 from labkit.study.loading import Loaded
 from labkit.study.matching import Counted, check_match, counted
 from labkit.study.plan import Job, Planner, changed_sources, chosen, jobs_of, need_of
+from labkit.study.preparing import prepare_apart
 from labkit.study.watch import Watch
 from labkit.tracking import mlflow, source
 from labkit.tracking.console import Console
@@ -76,7 +77,13 @@ class Runner:
         return self.loaded.experiment
 
     def run(self) -> Outcome:
-        """Train what is missing, with MLflow following along."""
+        """Train what is missing, with MLflow following along. Raises OSError, naming the runs folder."""
+        try:
+            return self._run()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), str(self.options.runs)) from error
+
+    def _run(self) -> Outcome:
         self._announce()
         self._prepare()
         self.planner.describe(self.arms, self.options.command)
@@ -103,7 +110,7 @@ class Runner:
         try:
             with self.console.busy("telling MLflow the rest"):
                 mlflow.sync(self.edition, uri)
-        except Mistake as error:
+        except Exception as error:  # a full disk, a server that is gone: the records are complete without it
             self.console.say(f"MLflow: {error}; `labkit sync` fills it again", "yellow")
 
     def _announce(self) -> None:
@@ -123,7 +130,7 @@ class Runner:
         for job in self.jobs:
             if (key := _data_key(job)) not in self.stores:
                 spec = job.counted.arm.spec
-                self.stores[key] = prepare(spec.data, spec.tokenizer, self.loaded.base, self.console)
+                self.stores[key] = prepare_apart(spec, self.loaded.base, self.console)
         for job in self.jobs:
             _check_length(job, self._store(job))
         for store in self.stores.values():
@@ -144,12 +151,12 @@ class Runner:
     def _missing(self) -> list[Job]:
         """The jobs that are not finished, and those that are to be run again; says what is not as it was."""
         needs = {job: need_of(job, self._store(job).hash, self.sources) for job in self.jobs}
-        kept = [job for job, need in needs.items() if need in ("finished", "continue")]
+        kept = [job for job, need in needs.items() if need in ("finished", "continue", "retry")]
         changed = {job: changed_sources(job, self.sources) for job in kept}
         self._say_changed(changed, needs)
         self._say_superseded([job for job, need in needs.items() if need == "anew"])
         if self.options.fresh:
-            self.again = {job for job, files in changed.items() if files and needs[job] == "finished"}
+            self.again = {job for job, files in changed.items() if files and needs[job] in ("finished", "retry")}
         missing = [job for job, need in needs.items() if need != "finished" or job in self.again]
         finished = len(self.jobs) - len(missing)
         if finished:
@@ -165,13 +172,15 @@ class Runner:
 
     def _say_changed(self, changed: Mapping[Job, Sequence[str]], needs: Mapping[Job, str]) -> None:
         finished = {file for job, files in changed.items() if needs[job] == "finished" for file in files}
-        going_on = {file for job, files in changed.items() if needs[job] == "continue" for file in files}
+        going_on = {file for job, files in changed.items() if needs[job] != "finished" for file in files}
         if finished and not self.options.fresh:
             files = _named(finished)
             self.console.say(f"{files} changed since runs were finished with it; --fresh runs those again", "yellow")
         if going_on:
             files = _named(going_on)
-            self.console.say(f"{files} changed; unfinished runs go on with the source that started them", "yellow")
+            remedy = "" if self.options.fresh else "; --fresh starts failed ones anew"
+            what = "unfinished runs go on with the source that started them"
+            self.console.say(f"{files} changed; {what}{remedy}", "yellow")
 
     def _train(self, missing: Sequence[Job]) -> Outcome:
         outcome, crew = Outcome(), Crew(self.slots, missing, self._turn)

@@ -1,0 +1,107 @@
+"""Data prepared in a process of its own, so that Ctrl-C ends it at once, whatever library is at work in it."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from labkit.data import Store, prepare
+from labkit.spec import Mistake
+from labkit.tracking.progress import Advance, Progress
+from labkit.train.run import RunSpec
+
+TOLD = 0.1
+"""Seconds between two words about how far it is."""
+
+
+def prepare_apart(spec: RunSpec, base: Path, progress: Progress) -> Store:
+    """`labkit.data.prepare` in a child that is killed when this process is interrupted. Raises Mistake.
+
+    A killed one leaves nothing that is taken for a store. The child is forked: it knows the user's own corpora.
+    """
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    child = context.Process(target=_prepare, args=(spec, base, there), daemon=True)
+    sys.stdout.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: nothing here holds a lock now
+        child.start()
+    there.close()
+    try:
+        return Store(_followed(here, progress))
+    finally:
+        child.kill()
+        child.join()
+
+
+def _followed(pipe: Any, progress: Progress) -> Path:
+    """Show what the child says until it has the store, whose path this gives."""
+    shown: list[tuple[AbstractContextManager[Advance], Advance]] = []
+    try:
+        while True:
+            kind, *told = pipe.recv()
+            if kind == "begin":
+                task = progress.task(*told)
+                shown.append((task, task.__enter__()))
+            elif kind == "advance":
+                shown[-1][1](*told)
+            elif kind == "end":
+                shown.pop()[0].__exit__(None, None, None)
+            elif kind == "store":
+                return told[0]
+            else:
+                raise told[0]
+    except EOFError:
+        raise Mistake("data: the process that prepared it was killed (out of memory?); run the command again") from None
+    finally:
+        for task, _ in reversed(shown):
+            task.__exit__(None, None, None)
+
+
+def _prepare(spec: RunSpec, base: Path, pipe: Connection) -> None:
+    os.setsid()  # Ctrl-C is for the parent
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    sys.stdout = sys.stderr
+    try:
+        pipe.send(("store", prepare(spec.data, spec.tokenizer, base, _Told(pipe)).path))
+    except Mistake as error:
+        pipe.send(("failed", Mistake(str(error))))
+    except OSError as error:
+        pipe.send(("failed", error))
+    except BaseException as error:
+        traceback.print_exc()
+        pipe.send(("failed", Mistake(f"data: {type(error).__name__}: {error}")))
+
+
+class _Told(Progress):
+    """Progress that is told to another process."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+
+    @contextmanager
+    def task(self, description: str, total: float | None = None, unit: str = "") -> Generator[Advance]:
+        told, waiting = time.monotonic(), 0.0
+
+        def advance(amount: float) -> None:
+            nonlocal told, waiting
+            waiting += amount
+            if (now := time.monotonic()) - told >= TOLD:
+                self.pipe.send(("advance", waiting))
+                told, waiting = now, 0.0
+
+        self.pipe.send(("begin", description, total, unit))
+        try:
+            yield advance
+        finally:
+            if waiting:
+                self.pipe.send(("advance", waiting))
+            self.pipe.send(("end",))

@@ -1,0 +1,42 @@
+"""Standard streams that outlive their readers: a command goes on, with its own exit code, when nobody reads them."""
+
+import io
+import os
+import sys
+from typing import Any
+
+
+class Lenient(io.FileIO):
+    """A descriptor to write to. What cannot be written is dropped; `failure` says why, unless a pipe was closed."""
+
+    failure: str = ""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            self.failure = os.strerror(error.errno or 0)
+        return memoryview(data).nbytes
+
+
+def lenient() -> Lenient:
+    """Put lenient streams in the place of standard output and error; gives the output's descriptor."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # it was closed: `>&-`; the lowest free number is taken
+            os.open(os.devnull, os.O_RDWR)
+    raw = [Lenient(descriptor, "w", closefd=False) for descriptor in (1, 2)]
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            io.BufferedWriter(file),
+            encoding=getattr(stream, "encoding", "utf-8"),
+            errors="replace",
+            line_buffering=name == "stderr" or file.isatty(),
+            write_through=name == "stderr",
+        )
+        for file, stream, name in zip(raw, (sys.stdout, sys.stderr), ("stdout", "stderr"), strict=True)
+    )
+    return raw[0]
