@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from labkit.data import Store, prepare
 from labkit.spec import Mistake
