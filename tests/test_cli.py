@@ -358,6 +358,7 @@ def test_a_traceback_is_there_for_who_asks(write: Write, ask: Callable[..., Resu
         (["run", "nowhere.py"], "nowhere.py: no such experiment file"),
         (["show", "experiments"], "experiments: this folder holds no run"),
         (["report", "theta"], "theta: no experiment in"),
+        (["report", "theta@wide"], "theta@wide: no experiment in"),
         (["run", "experiments/theta.py", "--seeds", "0"], "--seeds"),
     ],
 )

@@ -175,8 +175,11 @@ class Experiment:
 
     def label(self, arm: Arm) -> str:
         """The name in tables: a variant's own; of the baseline what stands where the variants differ."""
-        label = named(self.values(arm)) if arm.name == "baseline" and self.varied else arm.name
-        return label if len(label) <= 40 else arm.name
+        if arm.name != "baseline":
+            return arm.name
+        told = {path: by_rule(arm.spec, path) if value is None else value for path, value in self.values(arm).items()}
+        label = named({path: value for path, value in told.items() if value is not None})
+        return label if 0 < len(label) <= 40 else arm.name
 
     def on(self, baseline: RunSpec) -> "Experiment":
         """The same comparison on another baseline; a ready run spec counts as its differences from the old one."""
@@ -214,6 +217,16 @@ class Experiment:
 def unseeded(spec: RunSpec) -> RunSpec:
     """The run spec with seed 0 in all places: what the seeds of an arm share."""
     return spec.patched({"seed": 0})
+
+
+def by_rule(spec: RunSpec, path: str) -> int | None:
+    """The size that follows from others where a field leaves it open; None for all other fields."""
+    model = spec.model
+    rules = {
+        "model.feedforward.d_ff": lambda: model.feedforward.hidden(model.d_model),
+        "model.attention.head_dim": lambda: model.attention.width_of_head(model.d_model),
+    }
+    return rules[path]() if path in rules else None
 
 
 def between(here: Spec, there: Spec) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Experiments that have been run, found by their file, their name or their folder."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from labkit.spec import Mistake, closest
@@ -39,10 +40,23 @@ def editions_of(target: str, runs: Path | None) -> list[Edition]:
     name = experiment_name(Path(target)) if target.endswith(".py") else target
     found = [edition for edition in everything if not name or name in (edition.name, edition.title, str(edition.path))]
     if not found:
-        known = sorted({edition.title for edition in everything})
-        hint = closest(name, known) if known and name else " Run an experiment first."
-        raise Mistake(f"{target or folder}: no experiment in {folder} was run yet.{hint}")
+        raise Mistake(f"{target or folder}: {_missing(name, folder, everything)}")
     return found
+
+
+def _missing(name: str, folder: Path, everything: Sequence[Edition]) -> str:
+    """What was not run, and what was."""
+    experiment, at, edition = name.partition("@")
+    others = sorted(one.title for one in everything if one.name == experiment)
+    if at and others:
+        return f"the edition {edition!r} of {experiment} has not been run yet; there are: {', '.join(others)}"
+    known = sorted({one.title for one in everything})
+    hint = closest(name, known) if known and name else " Run an experiment first."
+    return (
+        f"no experiment in {folder} has this name: it has not been run yet.{hint}"
+        if name
+        else f"no experiment has been run yet.{hint}"
+    )
 
 
 def edition_of(target: str, runs: Path | None) -> Edition:

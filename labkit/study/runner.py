@@ -115,7 +115,9 @@ class Runner:
 
     def _announce(self) -> None:
         self.console.say(f"{self.edition.title}  {self.loaded.question}".rstrip(), "bold")
+        taken = len({job.counted for job in self.jobs})
         arms, seeds = formats.plural(len(self.arms), "arm"), formats.plural(len(self.experiment.seed_list), "seed")
+        arms = arms if taken == len(self.arms) else f"{taken} of {arms}"
         base, where = self.arms[0], "cpu" if self.slots[0].runtime.device == "cpu" else "cuda"
         size = f"{formats.count(base.costs.params)} parameters, {formats.count(base.tokens)} tokens each"
         crew = formats.plural(len(self.slots), f"{where} worker")

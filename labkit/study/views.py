@@ -1,6 +1,7 @@
 """What the command line shows of plans, specs and the registry: as tables for people, as JSON for programs."""
 
 import inspect
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
@@ -8,12 +9,15 @@ from pydantic.fields import FieldInfo
 
 from labkit.model import Costs
 from labkit.report import formats
-from labkit.spec import Choice, Spec, shown
+from labkit.spec import Choice, shown
+from labkit.study.experiment import by_rule
 from labkit.study.matching import Counted
 from labkit.study.names import exact
 from labkit.study.plan import Job, need_of
 from labkit.study.runner import Runner
 from labkit.tracking.console import Console
+from labkit.tracking.record import Run
+from labkit.train.run import RunSpec
 
 VERSION = 1
 
@@ -23,8 +27,10 @@ def show_plan(console: Console, runner: Runner) -> None:
     headers = ["variant", "differs from the baseline", "seeds", "params", "FLOPs/token", "tokens", "steps", "to do"]
     rows = [_planned(runner, arm) for arm in runner.arms if any(job.counted is arm for job in runner.jobs)]
     console.table(runner.edition.title, headers, rows, left=2, spare=("FLOPs/token", "params", "tokens"))
-    total = sum(job.counted.flops for job in runner.jobs if need_of(job, "", runner.sources) != "finished")
-    console.show(f"to train: {formats.scientific(total)} FLOPs")
+    ahead = [job for job in runner.jobs if _state(runner, job) not in ("finished", "running")]
+    total = formats.scientific(sum(job.counted.flops for job in ahead))
+    tokens = formats.count(sum(job.counted.tokens for job in ahead))
+    console.show(f"to train: {total} FLOPs, {tokens} tokens{_rough_time(runner, ahead)}")
 
 
 def plan_as_json(runner: Runner) -> dict[str, Any]:
@@ -44,12 +50,20 @@ def show_arms(console: Console, title: str, arms: Sequence[Counted]) -> None:
         console.table("variants", ["variant", "path", "baseline", "variant's"], rows, left=4)
 
 
-def show_spec(console: Console, title: str, spec: Spec, counts: Costs) -> None:
+def show_spec(console: Console, title: str, spec: RunSpec, counts: Costs) -> None:
     """A run spec, every field, and what its model costs."""
-    console.table(title, ["path", "value"], [[path, exact(value)] for path, value in spec.flat().items()], left=2)
+    console.table(
+        title, ["path", "value"], [[path, _told(spec, path, value)] for path, value in spec.flat().items()], left=2
+    )
     rows = [[name, f"{params:,}", f"{flops:,}"] for name, params, flops in counts.table]
     rows.append(["all", f"{counts.params:,}", f"{counts.flops_per_token:,}"])
     console.table("model", ["component", "parameters", "FLOPs/token"], rows, ["", *[""] * (len(rows) - 2), "bold"])
+
+
+def _told(spec: RunSpec, path: str, value: Any) -> str:
+    """A value, with the size that it comes to where it is left open."""
+    size = by_rule(spec, path) if value is None else None
+    return exact(value) if size is None else f"{exact(value)} ({size} by the rule)"
 
 
 def arms_as_json(title: str, arms: Sequence[Counted]) -> dict[str, Any]:
@@ -86,6 +100,27 @@ def families() -> list[type[Choice]]:
     return sorted((family for family in Choice.__subclasses__() if family.variants), key=lambda family: family.__name__)
 
 
+def _state(runner: Runner, job: Job) -> str:
+    """What there is to do for a run, or that another driver is at it."""
+    return "running" if job.run.owned else need_of(job, "", runner.sources)
+
+
+def _rough_time(runner: Runner, ahead: Sequence[Job]) -> str:
+    """How long it takes, from finished runs of the same size on the same machine; empty where one has no like."""
+    speeds: dict[tuple[int, bool], float] = {}
+    for path in runner.options.runs.glob("*/*/*/seed*/record.json"):
+        record = {} if Run(path.parent).fault else Run(path.parent).record()
+        seconds = record.get("seconds") or 0.0
+        if record.get("status") == "done" and record.get("host") == socket.gethostname() and seconds > 0:
+            speeds[record["params"], record["device"] == "cpu"] = record["tokens"] / seconds
+    on_cpu = runner.slots[0].runtime.device == "cpu"
+    known = [speeds.get((job.counted.costs.params, on_cpu)) for job in ahead]
+    if not ahead or not all(known):
+        return ""
+    seconds = sum(job.counted.tokens / speed for job, speed in zip(ahead, known, strict=True) if speed)
+    return f", about {formats.duration(seconds / min(len(runner.slots), len(ahead)))} here"
+
+
 def _planned(runner: Runner, arm: Counted) -> list[str]:
     jobs = [job for job in runner.jobs if job.counted is arm]
     changes = runner.arms[0].arm.spec.differences(arm.arm.spec)
@@ -97,7 +132,7 @@ def _planned(runner: Runner, arm: Counted) -> list[str]:
         formats.count(arm.costs.flops_per_token),
         formats.count(arm.tokens),
         str(arm.steps),
-        ", ".join(_tally([need_of(job, "", runner.sources) for job in jobs])),
+        ", ".join(_tally([_state(runner, job) for job in jobs])),
     ]
 
 
@@ -114,7 +149,7 @@ def _job_as_json(runner: Runner, job: Job) -> dict[str, Any]:
         "seed": job.seed,
         "fingerprint": job.fingerprint,
         "path": str(job.run.path),
-        "need": need_of(job, "", runner.sources),
+        "need": _state(runner, job),
         "changes": {path: list(change) for path, change in changes.items()},
         "params": job.counted.costs.params,
         "flops_per_token": job.counted.costs.flops_per_token,

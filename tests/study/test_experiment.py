@@ -156,6 +156,12 @@ def test_a_mistake_names_the_place_and_the_remedy(
     assert len(str(caught.value)) < 300
 
 
+def test_a_size_that_is_left_open_is_labelled_by_what_it_comes_to(base: RunSpec) -> None:
+    made = experiment(base, {"a": {"model.feedforward.d_ff": 64, "clip": None}})
+    width = base.model.feedforward.hidden(base.model.d_model)
+    assert made.label(made.arms[0]) == f"d_ff={width},clip=1"
+
+
 def test_what_is_left_out_is_asked_for(base: RunSpec) -> None:
     with pytest.raises(Mistake, match="variants: this argument is required; write variants=vary"):
         Experiment(baseline=base, seeds=1, metric="val/loss", match="none")  # type: ignore[call-arg]

@@ -19,6 +19,22 @@ def test_a_file_gives_its_experiment_its_question_and_its_project(project: Path)
     assert (loaded.root, loaded.base) == (project, project / "experiments")
 
 
+def test_the_first_line_asks_where_nothing_else_does(write: Write, project: Path) -> None:
+    text = (project / "experiments" / "theta.py").read_text()
+    asked = load(write(text.replace("Question ", "Note ").replace("Theta in small.", "Does it matter?"), "asked.py"))
+    assert asked.question == "Does it matter?"
+
+
+def test_an_experiment_is_named_by_its_path_below_experiments(write: Write, project: Path) -> None:
+    text = (project / "experiments" / "theta.py").read_text()
+    for folder in ("aa", "bb"):
+        (project / "experiments" / folder).mkdir()
+    assert [load(write(text, f"{folder}/x.py")).name for folder in ("aa", "bb")] == ["aa.x", "bb.x"]
+    (project / "experiments" / "mlflow").mkdir()
+    with pytest.raises(Mistake, match=r"labkit keeps something of its own at runs/mlflow\.db"):
+        load(write(text, "mlflow/db.py"))
+
+
 def test_the_root_is_where_the_project_says_it_is(tmp_path: Path) -> None:
     file = tmp_path / "a" / "experiments" / "deep" / "x.py"
     file.parent.mkdir(parents=True)

@@ -1,5 +1,6 @@
 """The driver: what is trained, what is not, and how it ends. Without MLflow; with real workers where it matters."""
 
+import errno
 import json
 import threading
 import time
@@ -186,6 +187,35 @@ def test_only_a_run_under_way_keeps_the_sources_that_started_it(project: Path, s
     assert run.record()["status"] == "done"
     assert (run.record()["sources"] != before["sources"]) is taken
     assert ("# mended" in (run.source / "experiments" / "theta.py").read_text()) is taken
+
+
+@pytest.mark.usefixtures("instant")
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_failed_run_with_a_checkpoint_goes_on_with_its_own_sources(
+    project: Path, fresh: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, runs = project / "experiments" / "theta.py", project / "runs"
+    made = driver(file, runs, Asked(seeds=1), only=["baseline"])
+    made.run()
+    run, before = made.jobs[0].run, made.jobs[0].run.record()
+    run.update(status="failed")
+    (run.checkpoints / "step-000000010").mkdir(parents=True)
+    file.write_text(file.read_text() + "\n# mended\n")
+    drive(file, runs, Asked(seeds=1), only=["baseline"], fresh=fresh)
+    assert run.record()["status"] == "done"
+    assert (run.record()["sources"] != before["sources"]) is fresh
+    assert "experiments/theta.py changed; unfinished runs go on" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_with_the_runs_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    made = driver(project / "experiments" / "theta.py", project / "runs", only=["baseline"])
+    monkeypatch.setattr(type(made.planner), "plan", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*runs") as caught:
+        made.run()
+    assert caught.value.filename == str(project / "runs")
 
 
 @pytest.mark.usefixtures("instant")
