@@ -43,6 +43,7 @@ def checks(runs: Path = Path("runs")) -> list[Check]:
         "compiler": _compiler,
         "runs": lambda: _folder("runs", runs, "choose another folder with --runs"),
         "cache": lambda: _folder("cache", cache, "set LABKIT_CACHE to a folder on a larger disk"),
+        "token stores": lambda: _stores(cache / "stores"),
         "mlflow store": lambda: _store(default_uri(runs)),
     }
     return [check for name, probe in probes.items() for check in _safely(name, probe)]
@@ -155,6 +156,14 @@ def _folder(name: str, folder: Path, elsewhere: str) -> Iterator[Check]:
         yield Check(f"{name} folder", False, f"{there}: {error.strerror}", f"make it writable, or {elsewhere}")
     free = shutil.disk_usage(there).free
     yield _check(f"{name} disk", free >= LITTLE, f"{free / GIB:.0f} GiB free", f"make room, or {elsewhere}")
+
+
+def _stores(folder: Path) -> Iterator[Check]:
+    """What the prepared data takes: a store can be removed, for the next run that needs it makes it again."""
+    stores = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    size = sum(file.stat().st_size for store in stores for file in store.rglob("*") if file.is_file())
+    words = f"{len(stores)} of {size / GIB:.2f} GiB in {folder}; `rm -r` what is not needed, it is made again"
+    yield Check("token stores", True if stores else None, words if stores else f"none yet in {folder}")
 
 
 def _store(uri: str) -> Iterator[Check]:

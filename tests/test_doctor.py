@@ -1,5 +1,6 @@
 """The doctor finds what is missing, says what to do, and never falls ill itself."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_everything_a_run_needs_is_looked_at_and_nothing_is_left_behind(runs: Path) -> None:
     names = [check.name for check in checks(runs)]
     versions = ["labkit", "python", "torch", "pydantic", "mlflow", "datasets", "tokenizers"]
-    folders = ["runs folder", "runs disk", "cache folder", "cache disk", "mlflow store"]
+    folders = ["runs folder", "runs disk", "cache folder", "cache disk", "token stores", "mlflow store"]
     assert [name for name in names if not name.startswith("gpu")] == [*versions, "cpu", "triton", "compiler", *folders]
     assert any(name.startswith("gpu") for name in names)
     assert list(runs.parent.iterdir()) == []
@@ -52,6 +53,19 @@ def test_a_folder_that_takes_no_file_is_named(runs: Path) -> None:
 def test_a_full_disk_is_named(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "LITTLE", 2**60)
     assert "LABKIT_CACHE" in found("cache disk", runs).remedy
+
+
+def test_the_token_stores_are_counted_with_what_they_take_and_where(runs: Path) -> None:
+    folder = runs.parent / "cache" / "stores"
+    assert found("token stores", runs) == Check("token stores", None, f"none yet in {folder}")
+    for name in ("aa", "bb"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "train.bin").touch()
+        os.truncate(folder / name / "train.bin", 2**28)
+    (folder / "aa.lock").touch()
+    check = found("token stores", runs)
+    assert check.ok is True
+    assert check.found.startswith(f"2 of 0.50 GiB in {folder}")
 
 
 def test_a_store_that_is_not_there_yet_is_no_fault(runs: Path) -> None:

@@ -10,24 +10,23 @@ PALETTE = [
 ]
 """The UI's colours, in its order."""
 
-PATTERNS = (
-    "{place} {name}",
-    "{place}. {name}",
-    "{place}: {name}",
-    "({place}) {name}",
-    "{name} ({place})",
-    "{name} #{place}",
-)
-"""How an arm may be called where the plain names' colours cannot be told apart: by its place among the arms too."""
+TAGS = ("variant", "arm", "group", "choice", "setting", "which")
+"""Names for the tag that runs are grouped by: the UI's colours depend on it too."""
+
+PATTERNS = ("{name}", "{name} #{place}", "{name} ({place})", "{name} | {place}", "{name}, {place}", "{name} /{place}")
+"""How an arm is called in it; the UI cuts long names at their end. Its place comes in where colours would be alike."""
 
 APART = 60.0
 """The distance in RGB from which two colours are told apart at a glance."""
 
 
 def groups(names: Sequence[str]) -> tuple[str, list[str]]:
-    """The tag to group by and its value for each arm: ``variant`` and its name if the colours allow, else ``arm``."""
-    numbered = [[pattern.format(place=place, name=name) for place, name in enumerate(names)] for pattern in PATTERNS]
-    ways = [("variant", list(names)), *(("arm", values) for values in numbered)]
+    """The tag to group by and its value for each arm: ``variant`` and its name if the colours allow."""
+    ways = [
+        (tag, [pattern.format(place=place, name=name) for place, name in enumerate(names)])
+        for pattern in PATTERNS
+        for tag in (TAGS if pattern == "{name}" else TAGS[1:])
+    ]
     return next((way for way in ways if _closest(*way) >= APART), max(ways, key=lambda way: _closest(*way)))
 
 

@@ -31,7 +31,7 @@ class Setting:
     def of(cls, edition: Edition) -> Self:
         description = edition.description()
         arms = description.get("arms", [])
-        names = [variant(arm["name"], arm["label"]) for arm in arms]
+        names = [arm["name"] for arm in arms]
         grouping, values = groups(names)
         tags = [
             {"variant": name, grouping: value, "mlflow.runColor": group_color(grouping, value)}
@@ -42,7 +42,7 @@ class Setting:
 
     def group(self, run: Run, record: Mapping[str, Any]) -> dict[str, str]:
         """The grouping tags of a run; an arm that the experiment no longer has stands apart from its namesake."""
-        name, arm = variant(run.path.parent.name, record.get("label")), str(record.get("arm"))
+        name, arm = run.path.parent.name, str(record.get("arm"))
         earlier = f"{name} (earlier {arm[:6]})"
         return self.arms.get(arm, {"variant": earlier, self.grouping: earlier})
 
@@ -109,12 +109,6 @@ def _tags(run: Run, record: Mapping[str, Any], setting: Setting, status: str) ->
         yield "diverged_at", str(record.get("diverged_at"))
     if record.get("error"):
         yield "error", clipped(str(record["error"]))
-
-
-def variant(name: str, label: str | None) -> str:
-    """An arm in words: its label, and which one is the baseline."""
-    label = label or name
-    return f"{name} ({label})" if name == "baseline" != label else label
 
 
 def _params(spec: Mapping[str, Any], record: Mapping[str, Any], varied: Varied) -> dict[str, str]:

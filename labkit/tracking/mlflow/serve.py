@@ -39,6 +39,7 @@ def serve(uri: str, port: int = 5000, edition: Edition | None = None, say: Calla
     base = f"http://{HOST}:{_free(port)}"
     with tempfile.TemporaryFile() as log:
         server = _started(uri, base, log)
+        guard = _guard(server)
         try:
             _wait(server, base, log)
             say(view_url(edition, uri, base))
@@ -47,6 +48,8 @@ def serve(uri: str, port: int = 5000, edition: Edition | None = None, say: Calla
             pass
         finally:
             _end(server)
+            guard.kill()
+            guard.wait()
 
 
 def view_url(edition: Edition | None, uri: str, base_url: str) -> str:
@@ -78,6 +81,14 @@ def _started(uri: str, base: str, log: IO[bytes]) -> "subprocess.Popen[bytes]":
         command += ["--default-artifact-root", (file.parent / "mlflow-artifacts").as_uri()]
     environment = {**os.environ, **PRIVATE, **LIGHT}
     return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def _guard(server: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]":
+    """Ends the server when this process does, however it does: the pipe that it reads from closes then."""
+    script = "read _; kill -s TERM -- -$0; sleep 5; kill -s KILL -- -$0"
+    null = subprocess.DEVNULL
+    command = ["sh", "-c", script, str(server.pid)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True)
 
 
 def _wait(server: "subprocess.Popen[bytes]", base: str, log: IO[bytes]) -> None:

@@ -21,8 +21,10 @@ SECTIONS = {
     "final": tuple(f"final/{key}" for key in ("val_loss", "val_bpb", "val_loss_x2", "val_loss_x4", "train_loss")),
     "perf": ("perf/tokens_per_s", "perf/tflops", "perf/mfu", "perf/memory_gib", "optim/lr", "data/epoch"),
 }
-OPEN = ("curves", "final")
-RESULTS = ("final/val_loss", "final/val_bpb", "final/perf_tokens_per_s")
+END = "end"
+"""The section of the enlarged curve, which says what it is: the UI shows no title of ours on a chart."""
+OPEN = ("curves", END, "final")
+RESULTS = ("final/val_loss", "final/val_bpb")
 LONGEST_NOTE = 19_000
 _CHART = {"deleted": False, "isGenerated": True, "runsCountToCompare": 100}
 _BAR = {"type": "BAR", **_CHART}
@@ -86,7 +88,9 @@ def note(edition: Edition) -> str:
 def state(edition: Edition, setting: Setting) -> dict[str, Any]:
     """The UI's own state: all runs shown, grouped by arm, our sections in our order, the second half enlarged."""
     params = [f"params.`{short}`" for short in setting.varied.names.values()]
-    first, *others = _charts()
+    enlarged, titles = list(_enlarged(edition)), {END: f"{_metric(edition)}, second half"}
+    first, *others = SECTIONS
+    sections = [first, *([END] if enlarged else []), *others]
     return {
         "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": setting.grouping}]},
         "useGroupedValuesInCharts": True,
@@ -97,8 +101,8 @@ def state(edition: Edition, setting: Setting) -> dict[str, Any]:
         "isAccordionReordered": True,
         "hideEmptyCharts": True,
         "autoRefreshEnabled": True,
-        "compareRunSections": [_section(section) for section in SECTIONS],
-        "compareRunCharts": [first, *_enlarged(edition), *others],
+        "compareRunSections": [_section(section, titles.get(section, section)) for section in sections],
+        "compareRunCharts": [*enlarged, *_charts()],
     }
 
 
@@ -106,9 +110,13 @@ def deflated(text: str) -> str:
     return "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def _section(section: str) -> dict[str, Any]:
+def _metric(edition: Edition) -> str:
+    return edition.description().get("metric", "val/loss")
+
+
+def _section(section: str, title: str) -> dict[str, Any]:
     shown = {"display": section in OPEN, "isReordered": True, "deleted": False, "isGenerated": True}
-    return {"uuid": f"labkit-{section}", "name": section, **shown}
+    return {"uuid": f"labkit-{section}", "name": title, **shown}
 
 
 def _charts() -> Iterator[dict[str, Any]]:
@@ -120,7 +128,7 @@ def _charts() -> Iterator[dict[str, Any]]:
 
 def _enlarged(edition: Edition) -> Iterator[dict[str, Any]]:
     """The second half of the metric's curve, where the arms differ by less than a line's width on the whole one."""
-    key = edition.description().get("metric", "val/loss")
+    key = _metric(edition)
     tails = [_second_half(run.metrics().get(key, [])) for run in edition.runs() if run.record()["status"] in FINISHED]
     points = [point for tail in tails for point in tail]
     if not points:
@@ -128,8 +136,8 @@ def _enlarged(edition: Edition) -> Iterator[dict[str, Any]]:
     steps, values = zip(*points, strict=True)
     margin = 0.1 * (max(values) - min(values))
     window = {"xMin": min(steps), "xMax": max(steps), "yMin": min(values) - margin, "yMax": max(values) + margin}
-    place = {"uuid": "labkit-enlarged", "metricSectionId": "labkit-curves", "metricKey": name(key)}
-    yield {**_LINE, **place, "displayName": f"{key}, second half", "range": window, "isGenerated": False}
+    place = {"uuid": "labkit-enlarged", "metricSectionId": f"labkit-{END}", "metricKey": name(key)}
+    yield {**_LINE, **place, "range": window, "isGenerated": False}
 
 
 def _second_half(curve: list[tuple[int, float]]) -> list[tuple[int, float]]:

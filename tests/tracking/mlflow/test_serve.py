@@ -5,7 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,23 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def server_of(pid: int) -> int:
+    """The server that a command has started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (server,) = [int(child) for child in children if b"mlflow" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return server
+
+
+def runs_on(group: int) -> bool:
+    """Whether a process of the group lives; one that nobody has waited for does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                return True
+    return False
+
+
 def test_the_address_leads_to_the_editions_charts(edition: Edition, uri: str) -> None:
     assert view_url(edition, uri, "http://127.0.0.1:5000/") == "http://127.0.0.1:5000/#/experiments"
     sync(edition, uri)
@@ -52,11 +71,25 @@ def test_the_server_answers_on_the_next_free_port_and_leaves_with_its_children(e
             assert base != f"http://127.0.0.1:{port}"
             with urllib.request.urlopen(f"{base}/health", timeout=10) as answer:
                 assert answer.status == 200
-            (server,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            server = server_of(process.pid)
             process.send_signal(signal.SIGINT)
             assert process.communicate(timeout=30)[0] == "ended\n"
     with pytest.raises(ProcessLookupError):
-        os.killpg(int(server), 0)
+        os.killpg(server, 0)
+
+
+def test_the_server_goes_when_its_command_is_killed(edition: Edition, uri: str) -> None:
+    sync(edition, uri)
+    command = [sys.executable, "-c", SERVE, uri, str(free_port()), str(edition.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        server = server_of(process.pid)
+        process.kill()
+    until = time.monotonic() + 20
+    while runs_on(server) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not runs_on(server)
 
 
 def test_without_a_store_it_says_what_to_do_first(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def test_all_runs_are_shown_grouped_with_their_results(make: Callable[..., Editi
     assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "variant"}]
     assert state["runsHiddenMode"] == "SHOW_ALL"
     assert state["selectedColumns"][0] == "params.`theta`"
+    assert {"metrics.`final/val_loss`", "metrics.`final/val_bpb`"} <= set(state["selectedColumns"])
     assert state["compareRunCharts"][0]["metricKey"] == "val/loss"
 
 
@@ -38,9 +39,14 @@ def test_the_second_half_of_the_metric_is_enlarged_once_a_run_is_finished(editio
     for step, loss in ((10, 5.0), (20, 2.0), (30, 1.5), (40, 1.0)):
         run.append(step, {"val/loss": loss})
     setting = Setting.of(edition)
-    assert "range" not in opened(View.of(edition, setting))["compareRunCharts"][0]
+    state = opened(View.of(edition, setting))
+    assert not any("range" in chart for chart in state["compareRunCharts"])
+    assert "val/loss, second half" not in [section["name"] for section in state["compareRunSections"]]
     run.update(status="done")
-    enlarged = opened(View.of(edition, setting))["compareRunCharts"][1]
+    state = opened(View.of(edition, setting))
+    (enlarged,) = [chart for chart in state["compareRunCharts"] if "range" in chart]
+    section = state["compareRunSections"][1]
+    assert (section["name"], section["uuid"]) == ("val/loss, second half", enlarged["metricSectionId"])
     assert enlarged["range"] == {"xMin": 20, "xMax": 40, "yMin": 0.9, "yMax": 2.1}
 
 
