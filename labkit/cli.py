@@ -92,6 +92,9 @@ def main() -> None:
     if output.failure:
         sys.stderr.write(f"labkit: cannot write to standard output: {output.failure}\n")
         code = code or FAILED
+    if code == INTERRUPTED:  # unloading torch takes seconds, for which nobody who pressed Ctrl-C waits
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 
