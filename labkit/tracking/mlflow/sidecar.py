@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -34,16 +34,19 @@ class Sidecar:
     """Who started it from which source, as it was when MLflow first heard of the run."""
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def read(cls, folder: Path) -> "Sidecar":
         """The note in a folder; an empty one where there is none that can be read: it is then written again."""
         try:
             note = read_json(folder / NAME)
-            return TypeAdapter(cls).validate_python(note) if note.get("version") == VERSION else cls()
+            return _NOTE.validate_python(note) if note.get("version") == VERSION else cls()
         except (Damaged, ValidationError):
             return cls()
 
     def write(self, folder: Path) -> None:
         write_json(folder / NAME, {"version": VERSION, **asdict(self)})
+
+
+_NOTE = TypeAdapter(Sidecar)
 
 
 def begun(edition: Edition) -> list[Run]:
