@@ -94,7 +94,7 @@ def main() -> None:
         code = code or FAILED
     if code == INTERRUPTED:  # unloading torch takes seconds, for which nobody who pressed Ctrl-C waits
         sys.stderr.flush()
-        os._exit(code)
+        os._exit(INTERRUPTED)
     sys.exit(code)
 
 
