@@ -138,8 +138,8 @@ class Muon(Optimizer):
     √max(1, R / C), whose usual rate is 0.02."""
     weight_decay: Decay = 0.1
     adamw: Adamw = Adamw()
-    """Of embeddings, head, gains and biases, with its own rate and decay. All other roles are at `lr`: query, key,
-    value, output, gate, up, down, each matrix by itself where several are packed in one tensor."""
+    """Of embeddings, head, gains and biases, with its own rate and decay. All other roles move at `lr` (query, key,
+    value, output, gate, up, down, router), each matrix by itself where several are packed in one tensor."""
 
     def build(self, weights: Iterable[Weight]) -> torch.optim.Optimizer:
         hidden: list[Weight] = []
