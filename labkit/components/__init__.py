@@ -1,10 +1,12 @@
 """The registry: one family a file, one short class a variant. Importing it makes every variant of labkit known."""
 
 from labkit.components.attention import Attention as Attention
+from labkit.components.differential import Differential as Differential
 from labkit.components.dropout import Dropout as Dropout
 from labkit.components.embedding import Head as Head
 from labkit.components.feedforward import FeedForward as FeedForward
 from labkit.components.init import Init as Init
+from labkit.components.mla import Mla as Mla
 from labkit.components.norm import Norm as Norm
 from labkit.components.norm import NormModule as NormModule
 from labkit.components.parameters import Linear as Linear
