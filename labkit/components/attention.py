@@ -153,10 +153,9 @@ class SelfAttention(AttentionModule):
         self.output = Linear(q, Part(Role.OUTPUT, width, q), has_bias=spec.output_bias)
 
     def heads(self, x_BTD: Tensor, offset: int = 0) -> Heads:
-        *_, gates = self.qkv.sizes
-        qkv_BTR, gate_BTR = self.qkv(x_BTD).split((sum(self.qkv.sizes) - gates, gates), dim=-1)
-        turned = self.n_heads + self.n_kv_heads
-        qk_BTHd, v_BTKd = qkv_BTR.unflatten(-1, (-1, self.head_dim)).split((turned, self.n_kv_heads), dim=2)
+        q, k, v, gates = self.qkv.sizes
+        qk_BTN, v_BTN, gate_BTR = self.qkv(x_BTD).split((q + k, v, gates), dim=-1)
+        qk_BTHd, v_BTKd = (x_BTN.unflatten(-1, (-1, self.head_dim)) for x_BTN in (qk_BTN, v_BTN))
         qk_BTHd = self.qk_norm.after(self.rotary(self.qk_norm.before(qk_BTHd), offset))
         q_BTHd, k_BTKd = qk_BTHd.split((self.n_heads, self.n_kv_heads), dim=2)
         return Heads(q_BTHd.transpose(1, 2), k_BTKd.transpose(1, 2), v_BTKd.transpose(1, 2), gate_BTR)

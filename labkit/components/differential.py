@@ -66,8 +66,9 @@ class DifferentialAttention(AttentionModule):
         self.output = Linear(rows, Part(Role.OUTPUT, width, rows), has_bias=spec.output_bias)
 
     def heads(self, x_BTD: Tensor, offset: int = 0) -> Heads:
-        q_BTN, k_BTN, v_BTN, gate_BTR = self.qkv(x_BTD).split(self.qkv.sizes, dim=-1)
-        qk_BTHd = torch.cat((q_BTN, k_BTN), dim=-1).unflatten(-1, (-1, self.head_dim))
+        q, k, v, gates = self.qkv.sizes
+        qk_BTN, v_BTN, gate_BTR = self.qkv(x_BTD).split((q + k, v, gates), dim=-1)
+        qk_BTHd = qk_BTN.unflatten(-1, (-1, self.head_dim))
         qk_BTHd = self.qk_norm.after(self.rotary(self.qk_norm.before(qk_BTHd), offset))
         q_BTHd, k_BTHd = qk_BTHd.chunk(2, dim=2)
         v_BTHe = v_BTN.unflatten(-1, (self.n_heads, -1))
