@@ -40,7 +40,7 @@ def trained(layout: str) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
             for view, value in zip(logical(model).values(), as_half(logical(model)).values(), strict=True):
                 view.copy_(value)
     weights = Weights(model, "fp64")
-    optimizer = Adamw(lr=3e-3).build(weights.decayed(), weights.kept())
+    optimizer = Adamw(lr=3e-3).build(weights)
     draw, losses = torch.Generator().manual_seed(1), []
     for _ in range(STEPS):
         x = torch.randint(64, (4, 17), generator=draw)

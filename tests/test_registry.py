@@ -17,6 +17,12 @@ for found in pkgutil.walk_packages(labkit.__path__, "labkit."):
         importlib.import_module(found.name)
 
 REQUIRED: dict[str, Any] = {
+    "n_experts": 4,
+    "top_k": 2,
+    "factor": 2.0,
+    "value": 0.25,
+    "kv_rank": 8,
+    "rope_dim": 4,
     "n_heads": 4,
     "n_kv_heads": 2,
     "path": "somewhere",

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Self
 
+from labkit.components.feedforward import Hidden
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
 from labkit.study.names import at, brief, is_safe, named, safe
 from labkit.train.run import RunSpec
@@ -222,11 +223,9 @@ def unseeded(spec: RunSpec) -> RunSpec:
 def by_rule(spec: RunSpec, path: str) -> int | None:
     """The size that follows from others where a field leaves it open; None for all other fields."""
     model = spec.model
-    rules = {
-        "model.feedforward.d_ff": lambda: model.feedforward.hidden(model.d_model),
-        "model.attention.head_dim": lambda: model.attention.width_of_head(model.d_model),
-    }
-    return rules[path]() if path in rules else None
+    if path == "model.feedforward.d_ff" and isinstance(model.feedforward, Hidden):
+        return model.feedforward.hidden(model.d_model)
+    return model.attention.width_of_head(model.d_model) if path == "model.attention.head_dim" else None
 
 
 def between(here: Spec, there: Spec) -> dict[str, Any]:
