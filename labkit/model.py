@@ -3,26 +3,40 @@
 B batch, T time, D width (d_model), V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from labkit.components import Attention, Dropout, FeedForward, Head, Init, Norm, Place, Position, Residual
+from labkit.components import (
+    Attention,
+    Dropout,
+    Embedding,
+    FeedForward,
+    Head,
+    Init,
+    Loss,
+    Norm,
+    Place,
+    Position,
+    Residual,
+)
+from labkit.components.auxiliary import auxiliaries
+from labkit.components.branches import Branches, Stream, scales
 from labkit.components.dropout import KeyedDropout, place_sites
-from labkit.components.embedding import TokenEmbedding
-from labkit.components.parameters import draw, parts_of
-from labkit.components.residual import Branches, Stream
-from labkit.spec import Count, Spec
+from labkit.components.loss import IGNORED as IGNORED
+from labkit.components.parameters import Part, draw, parts_of
+from labkit.components.pattern import Changes, flat, settled
+from labkit.spec import Count, Mistake, Spec, explain
 
-IGNORED = -100
-"""A target that is not scored."""
+LAYERED = ("norm", "residual", "attention", "feedforward", "position")
+"""What a pattern may change."""
 
 
 class ModelSpec(Spec):
@@ -41,11 +55,22 @@ class ModelSpec(Spec):
     head: Head
     init: Init
     dropout: Dropout = Dropout()
+    embedding: Embedding = Embedding()
+    loss: Loss = Loss()
+    pattern: tuple[Changes, ...] = ()
+    """Changes to a layer, cycled over the layers: ({}, {}, {}, {"position": "none"}) is NoPE in every fourth."""
+
+    @property
+    def layers(self) -> tuple["ModelSpec", ...]:
+        """What each layer is built from."""
+        cycle = [self._changed(index, entry) for index, entry in enumerate(self.pattern)] or [self]
+        return tuple(cycle[layer % len(cycle)] for layer in range(self.n_layers))
 
     @property
     def reach(self) -> int | None:
         """The longest sequence that the model can read, in tokens; None: any."""
-        return self.position.reach(self.context)
+        reaches = [layer.position.reach(self.context) for layer in self.layers]
+        return min((reach for reach in reaches if reach is not None), default=None)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -56,27 +81,57 @@ class ModelSpec(Spec):
         if self.reach is not None and self.reach < self.context:
             kind = self.position.as_json()["kind"]
             raise ValueError(f"position: {kind} reaches {self.reach} tokens, fewer than context {self.context}")
+        if len(self.pattern) > self.n_layers:
+            raise ValueError(f"pattern: {len(self.pattern)} entries for n_layers {self.n_layers}; leave out the last")
+        object.__setattr__(self, "pattern", tuple(map(settled, self.pattern, self.layers)))
         return self
+
+    def _changed(self, index: int, entry: dict[str, Any]) -> "ModelSpec":
+        changes = dict(flat(entry))
+        for path in changes:
+            if path.split(".")[0] not in LAYERED:
+                raise ValueError(f"pattern.{index}.{path}: layers may differ in {', '.join(LAYERED)}")
+        try:
+            layer = self.patched({**changes, "pattern": ()})
+        except ValidationError as error:
+            raise ValueError(f"pattern.{index}: {explain(error, ModelSpec)}") from error
+        except Mistake as mistake:
+            raise ValueError(f"pattern.{index}.{mistake}") from mistake
+        if layer.position != self.position and (is_added(layer.position) or is_added(self.position)):
+            raise ValueError(
+                f"pattern.{index}.position: {layer.position.label} instead of {self.position.label}, but what is added "
+                f"to the embeddings holds for all layers"
+            )
+        return layer
+
+
+def is_added(position: Position) -> bool:
+    """Whether a position encoding acts on the embeddings, which all layers share."""
+    return type(position).build is not Position.build
 
 
 class Block(Branches):
     """One layer."""
 
     def __init__(self, spec: ModelSpec, place: Place) -> None:
-        width = spec.d_model
+        width, residual = spec.d_model, spec.residual
         super().__init__(
-            (spec.norm.build(width, place), spec.norm.build(width, place)),
+            place,
+            {name: spec.norm.build(width, place) for name in residual.norms},
             spec.attention.build(width, place, spec.position, spec.dropout.attention),
             spec.feedforward.build(width, place),
-            spec.dropout.residual,
+            scales(residual.scale, width, place),
+            dropout=spec.dropout.residual,
         )
-        self.residual = spec.residual
+        self.residual = residual
+        self.auxiliaries = auxiliaries(self)
 
-    def forward(self, value_BTD: Tensor, *pending_BTD: Tensor) -> tuple[Tensor, ...]:
-        """The stream in, the stream out: its value, and the branches not yet added to it."""
+    def forward(self, value_BTD: Tensor, *pending_BTD: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The stream in; out its value with the branches not yet added to it, and losses_BT of the layer's own."""
         stream = Stream(value_BTD, *pending_BTD)
         self.residual.flow(self, stream)
-        return stream.value, *stream.pending
+        left = tuple(loss_BT for module in self.auxiliaries for loss_BT in module.take())
+        return (stream.value, *stream.pending), left
 
 
 class Transformer(nn.Module):
@@ -90,14 +145,17 @@ class Transformer(nn.Module):
         self.spec, self.vocab_size = spec, vocab_size
         self.checkpointing = False
         """Whether each layer's activations are computed again in the backward pass: the same numbers, less memory."""
-        place = Place(0, spec.n_layers, spec.context)
-        end = Place(spec.n_layers, spec.n_layers, spec.context)
-        self.embedding = TokenEmbedding(vocab_size, spec.d_model)
-        self.position = spec.position.build(spec.d_model, place)
+        width, n_layers, layers = spec.d_model, spec.n_layers, spec.layers
+        self.start, self.end = (Place(layer, n_layers, spec.context) for layer in (0, n_layers))
+        self.embedding = spec.embedding.build(vocab_size, width)
+        self.embedding_norm = spec.embedding.norm.build(width, self.start)
+        self.position = spec.position.build(width, self.start)
         self.embedding_dropout = KeyedDropout(spec.dropout.embedding)
-        self.layers = nn.ModuleList(Block(spec, Place(i, spec.n_layers, spec.context)) for i in range(spec.n_layers))
-        self.norm = spec.norm.build(spec.d_model, end) if spec.residual.norms_at_the_end else nn.Identity()
-        self.head = spec.head.build(vocab_size, spec.d_model)
+        self.layers = nn.ModuleList(
+            Block(layer, Place(index, n_layers, spec.context)) for index, layer in enumerate(layers)
+        )
+        self.norm = spec.norm.build(width, self.end) if layers[-1].residual.norms_at_the_end else nn.Identity()
+        self.head = spec.head.build(vocab_size, width)
         self.dropout_key = torch.zeros(3, dtype=torch.int64)
         place_sites(self, self.dropout_key)
         for name, stored in self.named_parameters():
@@ -105,7 +163,16 @@ class Transformer(nn.Module):
 
     def initialize(self, seed: int) -> None:
         """Draw the initial values, each logical matrix by its own key, where the model lives."""
-        draw(self, seed, lambda part: self.spec.init.scale(part, self.spec.n_layers))
+        init, width = self.spec.init, self.spec.d_model
+        for name, module in self.named_children():
+            if module is not self.layers:
+                draw(module, seed, lambda part: init.scale(part, self.start, width), under=name, cutoff=init.cutoff)
+        for index, layer in enumerate(self.layers):
+            draw(layer, seed, self._scale_in(layer), under=f"layers.{index}", cutoff=init.cutoff)
+
+    def _scale_in(self, layer: Any) -> Callable[[Part], float]:
+        init, width = self.spec.init, self.spec.d_model
+        return lambda part: init.scale(part, layer.place, width) * layer.residual.shrink(part, layer.place)
 
     def keyed(self, seed: int, step: int, row: int) -> None:
         """Set what the dropout masks depend on; `row` is the place of the first sequence in the global batch."""
@@ -114,20 +181,36 @@ class Transformer(nn.Module):
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """The logits_BTV of each token's successor."""
-        stream = (self.embedding_dropout(self.position(self.embedding(tokens_BT))),)
-        for layer in self.layers:
-            stream = self._through(layer, stream)
-        (hidden_BTD,) = Stream(*stream).normed(self.norm)
+        hidden_BTD, _ = self._hidden(tokens_BT)
         return self.head(hidden_BTD, self.embedding.weight)
 
     def losses(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
-        """-ln p(target) of every token, in nats and fp32 or better; 0 where the target is -100."""
-        logits_BTV = self(tokens_BT)
-        logits_NV = logits_BTV.flatten(0, 1).to(torch.promote_types(logits_BTV.dtype, torch.float32))
-        losses_N = F.cross_entropy(logits_NV, targets_BT.flatten(), reduction="none", ignore_index=IGNORED)
-        return losses_N.view_as(targets_BT)
+        """-ln p(target) of every token, in nats and fp32 or better; 0 where the target is -100.
 
-    def _through(self, layer: nn.Module, stream: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        In training mode it is what is minimised: with smoothed targets, z-loss and the losses of the layers' own,
+        where the spec has them.
+        """
+        hidden_BTD, left = self._hidden(tokens_BT)
+        logits_NV = self.head(hidden_BTD, self.embedding.weight).flatten(0, 1)
+        logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
+        of = self.spec.loss.trained if self.training else self.spec.loss.plain
+        losses_BT = of(logits_NV, targets_BT.flatten()).view_as(targets_BT)
+        for loss_BT in left:
+            losses_BT = losses_BT + loss_BT * (targets_BT != IGNORED)
+        return losses_BT
+
+    def _hidden(self, tokens_BT: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """What the head reads, and the losses that the layers left."""
+        embedded_BTD = self.position(self.embedding_norm(self.embedding(tokens_BT)))
+        stream: tuple[Tensor, ...] = (self.embedding_dropout(embedded_BTD),)
+        losses: list[Tensor] = []
+        for layer in self.layers:
+            stream, left = self._through(layer, stream)
+            losses += left
+        (hidden_BTD,) = Stream(*stream).normed(self.norm)
+        return hidden_BTD, losses
+
+    def _through(self, layer: nn.Module, stream: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         if self.checkpointing and torch.is_grad_enabled():
             kept: Any = checkpoint(layer, *stream, use_reentrant=False, preserve_rng_state=False)
             return kept
@@ -141,6 +224,8 @@ class Costs:
     params: int
     non_embedding: int
     """Without the embeddings of tokens and positions, and without an untied head."""
+    active: int
+    """Those that compute each token: of a mixture's experts, as many as are chosen."""
     flops_per_token: int
     table: tuple[tuple[str, int, int], ...]
     """(component, parameters, FLOPs per token), the layers taken together."""
@@ -156,20 +241,25 @@ def costs(spec: ModelSpec, vocab_size: int) -> Costs:
 def _costs(spec: ModelSpec, vocab_size: int) -> Costs:
     with torch.device("meta"):
         model = Transformer(spec, vocab_size)
-    rows: dict[str, list[int]] = {}
-    for component, module in _leaves(model):
-        row = rows.setdefault(component, [0, 0])
-        row[0] += sum(stored.numel() for stored in module.parameters(recurse=False))
-        row[1] += 3 * module.flops(spec.context) if hasattr(module, "flops") else 0
-    params = sum(row[0] for row in rows.values())
+    rows: dict[str, list[Fraction]] = {}
+    for component, module, share in _leaves(model):
+        row = rows.setdefault(component, [Fraction(0)] * 3)
+        stored = sum(parameter.numel() for parameter in module.parameters(recurse=False))
+        flops = 3 * module.flops(spec.context) if hasattr(module, "flops") else 0
+        rows[component] = [row[0] + stored, row[1] + stored * share, row[2] + flops * share]
+    params, active, flops = (int(sum(column)) for column in zip(*rows.values(), strict=True))
     assert params == sum(stored.numel() for stored in model.parameters())
-    outside = sum(rows.get(name, [0])[0] for name in ("embedding", "position", "head"))
-    table = tuple((name, count, flops) for name, (count, flops) in rows.items() if count or flops)
-    return Costs(params, params - outside, sum(row[1] for row in rows.values()), table)
+    outside = sum(int(rows[name][0]) for name in ("embedding", "position", "head") if name in rows)
+    table = tuple((name, int(row[0]), int(row[2])) for name, row in rows.items() if row[0] or row[2])
+    return Costs(params, params - outside, active, flops, table)
 
 
-def _leaves(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Each module, and which component of the model it belongs to: ``embedding``, ``layers.attention``, …"""
+def _leaves(model: nn.Module) -> Iterator[tuple[str, Any, Fraction]]:
+    """Each module, which component of the model it belongs to (``layers.attention``), and the share of the tokens
+    that it computes.
+    """
+    shares = {"": Fraction(1)}
     for name, module in model.named_modules():
+        shares[name] = shares[name.rpartition(".")[0]] * getattr(module, "active_share", 1)
         steps = [step for step in name.split(".") if not step.isdigit()]
-        yield ".".join(steps[:2] if steps[0] == "layers" else steps[:1]) or "model", module
+        yield ".".join(steps[:2] if steps[0] == "layers" else steps[:1]) or "model", module, shares[name]

@@ -48,15 +48,15 @@ class Spec(BaseModel):
         A default may therefore never change (golden tests hold them); a new field with a default leaves old
         fingerprints as they were.
         """
-        payload = json.dumps(_lean(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        payload = json.dumps(lean(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(payload.encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
         """The shortest text that names this spec: its kind, and what differs from its defaults: ``rms(eps=1e-05)``."""
-        lean = {name: getattr(self, name) for name in _lean(self)}
-        kind = lean.pop("kind", type(self).__name__)
-        inner = ", ".join(f"{name}={shown(value)}" for name, value in lean.items())
+        fields = {name: getattr(self, name) for name in lean(self)}
+        kind = fields.pop("kind", type(self).__name__)
+        inner = ", ".join(f"{name}={shown(value)}" for name, value in fields.items())
         return f"{kind}({inner})" if inner else str(kind)
 
     def patched(self, changes: Mapping[str, Any]) -> Self:
@@ -161,6 +161,22 @@ def shown(value: Any) -> str:
     return str(value)
 
 
+def lean(value: Any) -> Any:
+    """A value as JSON without what equals its default; a variant keeps its kind."""
+    if isinstance(value, tuple):
+        return [lean(item) for item in value]
+    if isinstance(value, dict):
+        return {key: lean(item) for key, item in value.items()}
+    if not isinstance(value, Spec):
+        return value
+    fields = type(value).model_fields
+    return {
+        name: lean(item)
+        for name, item in value
+        if name == "kind" or item != fields[name].get_default(call_default_factory=True)
+    }
+
+
 def _fault(detail: ErrorDetails, root: type[Spec]) -> str:
     path = ".".join(str(step) for step in detail["loc"])
     message, value = detail["msg"].removeprefix("Value error, "), detail["input"]
@@ -197,22 +213,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Spec):
         return value.as_json()
     raise Mistake(f"a spec holds numbers, strings, booleans, tuples and specs; {value!r} is a {type(value).__name__}")
-
-
-def _lean(value: Any) -> Any:
-    """The spec as JSON without what equals its default; a variant keeps its kind."""
-    if isinstance(value, tuple):
-        return [_lean(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _lean(item) for key, item in value.items()}
-    if not isinstance(value, Spec):
-        return value
-    fields = type(value).model_fields
-    return {
-        name: _lean(item)
-        for name, item in value
-        if name == "kind" or item != fields[name].get_default(call_default_factory=True)
-    }
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -264,12 +264,13 @@ def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
                 raise Mistake(f"{path}: {step!r} is no index into {len(at)} entries")
             key: Any = int(step)
         elif isinstance(at, dict):
-            fields = cls.model_fields if isinstance(cls, type) and issubclass(cls, Spec) else at
-            if step not in fields:
-                where = at.get("kind") or getattr(cls, "__name__", "this")
-                raise Mistake(f"{path}: {where} has no field {step!r}.{closest(step, fields)}")
             key = step
-            if isinstance(cls, type) and issubclass(cls, Spec):
+            if not (isinstance(cls, type) and issubclass(cls, Spec)):
+                at.setdefault(step, {})  # a plain mapping takes any key; its owner checks what it means
+            elif step not in cls.model_fields:
+                where = at.get("kind") or cls.__name__
+                raise Mistake(f"{path}: {where} has no field {step!r}.{closest(step, cls.model_fields)}")
+            else:
                 field = cls.model_fields[step]
                 cls = _spec_of(field.annotation)
                 if step not in at and not field.is_required():

@@ -243,10 +243,16 @@ def test_show_prints_the_spec_the_changes_and_the_costs(ask: Callable[..., Resul
 
 def test_components_are_listed_with_formula_paper_and_defaults(write: Write, ask: Callable[..., Result]) -> None:
     shown = ask("components").stdout
-    assert re.search(r"^ rms +x / √\(mean\(x²\) \+ eps\) · gain.*arXiv:1910\.07467.* eps=1e-06$", shown, re.MULTILINE)
+    rms = r"^ rms +x / √\(mean\(x²\) \+ eps\) · gain.*arXiv:1910\.07467.* eps=1e-06, casting=llama, gain=True$"
+    assert re.search(rms, shown, re.MULTILINE)
     assert not re.search(r"^ mine ", shown, re.MULTILINE)
     told = json.loads(ask("components", write(OWN_NORM), "--json").stdout)["families"]["Norm"]["variants"]
-    assert told["mine"] == {"module": "experiments.mine", "doc": "x / max|x|.", "fields": {"floor": "0.001"}, "choices": {}}
+    assert told["mine"] == {
+        "module": "experiments.mine",
+        "doc": "x / max|x|.",
+        "fields": {"floor": "0.001"},
+        "choices": {},
+    }
 
 
 def test_doctor_says_what_is_here(ask: Callable[..., Result]) -> None:

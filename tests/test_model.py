@@ -1,5 +1,7 @@
 """The whole transformer: counts, initial values, and what the spec refuses."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -92,6 +94,11 @@ def test_a_pre_norm_gpt_equals_torchs_own_layer() -> None:
         {"attention": {"kind": "mha", "n_heads": 4}},
         {"feedforward": "gelu"},
         {"n_layers": 3, "init": "normal"},
+        {"residual": "peri"},
+        {"residual": "parallel"},
+        {"residual.scale": "layerscale"},
+        {"embedding.norm": "rms", "embedding.scaled": True},
+        {"pattern": ({"position": "none"},)},
     ],
 )
 def test_changing_one_component_leaves_every_other_initial_value_as_it_was(changes: dict[str, object]) -> None:
@@ -108,10 +115,14 @@ def test_the_initial_loss_is_that_of_a_uniform_guess() -> None:
     assert built().losses(x, x.roll(-1, 1)).mean().item() == pytest.approx(torch.tensor(11.0).log().item(), rel=0.02)
 
 
-def test_recomputing_activations_gives_the_same_gradients_also_with_dropout() -> None:
+MIXTURE = {"kind": "moe", "n_experts": 4, "top_k": 2, "balance": 0.5, "router_z": 0.1}
+
+
+@pytest.mark.parametrize("changes", [{}, {"feedforward": MIXTURE}])
+def test_recomputing_activations_gives_the_same_gradients_also_with_dropout(changes: dict[str, object]) -> None:
     gradients = []
     for checkpointing in (False, True):
-        model, x = built({"dropout": 0.2}), tokens()
+        model, x = built({"dropout": 0.2, **changes}), tokens()
         model.checkpointing = checkpointing
         model.keyed(1, 2, 3)
         model.losses(x, x.roll(-1, 1)).mean().backward()
@@ -128,6 +139,119 @@ def test_dropout_is_a_function_of_its_key_and_of_the_row_alone() -> None:
     torch.testing.assert_close(model(x[2:]), whole[2:])
     model.keyed(0, 2, 0)
     assert not torch.allclose(model(x), whole, atol=1e-4)
+
+
+def test_training_minimises_what_the_spec_adds_and_evaluation_measures_the_plain_loss() -> None:
+    model, x = built({"feedforward": MIXTURE, "loss": {"z": 0.1, "label_smoothing": 0.2}}), tokens()
+    targets = x.roll(-1, 1)
+    targets[0, :5] = -100
+    logits = model.eval()(x).flatten(0, 1)
+    plain = F.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
+    torch.testing.assert_close(model.losses(x, targets), plain)
+    smoothed = F.cross_entropy(logits, targets.flatten(), reduction="none", label_smoothing=0.2).view_as(targets)
+    expected = smoothed + 0.1 * logits.logsumexp(-1).square().view_as(targets)
+    for layer in model.train().layers:
+        layer.feedforward.register_forward_hook(lambda module, given, out: left.append(module.left[0]))
+    left: list[torch.Tensor] = []
+    losses = model.losses(x, targets)
+    assert len(left) == 2
+    torch.testing.assert_close(losses, (expected + sum(left)) * (targets != -100))
+
+
+def test_a_mixture_trains_the_same_however_the_batch_is_split() -> None:
+    model, x = built({"feedforward": MIXTURE}).double(), tokens(rows=4)
+    parts = torch.cat([model.losses(half, half.roll(-1, 1)) for half in x.split(2)])
+    torch.testing.assert_close(model.losses(x, x.roll(-1, 1)), parts)
+
+
+def test_an_embedding_is_scaled_then_normed_then_placed() -> None:
+    model = built({"embedding": {"scaled": True, "norm": "rms"}, "position": "learned"})
+    x, seen = tokens(), []
+    model.layers[0].register_forward_hook(lambda module, given, out: seen.append(given[0]))
+    model(x)
+    expected = F.rms_norm(32**0.5 * model.embedding.weight[x], (32,), eps=1e-6) + model.position.weight
+    torch.testing.assert_close(seen[0], expected)
+
+
+@pytest.mark.parametrize("residual", ["pre", "deepnorm"])
+def test_initial_values_have_the_spread_of_their_layer_and_placement(residual: str) -> None:
+    model = built({"d_model": 256, "n_layers": 2, "init": "mitchell", "residual": residual})
+    shrunk = 16**-0.25 if residual == "deepnorm" else 1.0
+    cut = 0.9866  # of the spread, where nothing lies beyond three of them
+    spreads = {
+        "embedding.weight": 1 / 16,
+        "layers.1.attention.query.weight": 1 / 16,
+        "layers.1.attention.value.weight": shrunk / 16,
+        "layers.0.attention.output.weight": shrunk / math.sqrt(2 * 256),
+        "layers.1.attention.output.weight": shrunk / math.sqrt(4 * 256),
+        "layers.1.feedforward.down.weight": shrunk / math.sqrt(4 * 688),
+    }
+    for name, spread in spreads.items():
+        assert logical(model)[name].std().item() == pytest.approx(cut * spread, rel=0.03), name
+
+
+NOPE = {"n_layers": 4, "pattern": ({}, {"position": "none"})}
+
+
+def test_a_pattern_is_cycled_over_the_layers() -> None:
+    spec = NANO.patched({"n_layers": 5, "pattern": ({}, {}, {"position": "none", "attention.n_kv_heads": 1})})
+    assert [layer.position.kind for layer in spec.layers] == ["rope", "rope", "none", "rope", "rope"]
+    assert [layer.attention.kv_heads for layer in spec.layers] == [2, 2, 1, 2, 2]
+    model = Transformer(spec, VOCABULARY)
+    assert [layer.attention.n_kv_heads for layer in model.layers] == [2, 2, 1, 2, 2]
+    assert sum(stored.numel() for stored in model.parameters()) == costs(spec, VOCABULARY).params
+
+
+def test_a_layer_of_a_pattern_is_that_of_a_model_made_of_it() -> None:
+    mixed, plain = built(NOPE), built({"n_layers": 4, "position": "none"})
+    stream = torch.randn(2, 16, 32)
+    for layer in (1, 3):
+        torch.testing.assert_close(mixed.layers[layer](stream)[0], plain.layers[layer](stream)[0])
+    assert not torch.allclose(mixed.layers[0](stream)[0][1], plain.layers[0](stream)[0][1])
+
+
+def test_layers_may_differ_in_where_their_norms_stand_and_the_last_one_tells_how_it_ends() -> None:
+    before, after = built({"pattern": ({"residual": "post"}, {})}), built({"pattern": ({}, {"residual": "post"})})
+    assert [type(model.norm).__name__ for model in (before, after)] == ["RmsNorm", "Identity"]
+    assert after(tokens()).isfinite().all()
+
+
+def test_costs_and_reach_follow_the_pattern() -> None:
+    wide = {"n_layers": 4, "pattern": ({}, {"feedforward.d_ff": 200})}
+    once, none = costs(NANO.patched(wide), VOCABULARY), costs(NANO.patched({"n_layers": 4}), VOCABULARY)
+    assert once.params - none.params == 2 * 3 * 32 * (200 - 88)
+    assert once.flops_per_token - none.flops_per_token == 6 * (once.params - none.params)
+    assert NANO.patched(NOPE).reach is None
+    assert NANO.patched({**NOPE, "position": "learned", "pattern": ({}, {})}).reach == 16
+
+
+def test_equal_patterns_are_equal_however_they_are_written() -> None:
+    patterns = [
+        ({}, {"position.theta": 500, "attention": {"bias": True}}),
+        ({}, {"position": {"theta": 500.0}, "attention.bias": True}),
+    ]
+    one, other = (NANO.patched({"pattern": pattern}) for pattern in patterns)
+    assert (one, hash(one), one.fingerprint) == (other, hash(other), other.fingerprint)
+    assert ModelSpec.from_json(one.as_json()) == one != NANO
+    whole = NANO.patched({"pattern": ({"position": {"kind": "rope", "theta": 10_000.0}},)})
+    assert whole.pattern == ({"position": "rope"},)
+
+
+def test_a_path_steps_into_a_pattern() -> None:
+    spec = NANO.patched({"pattern": ({}, {"attention.bias": True})})
+    changed = spec.patched({"pattern.1.attention.bias": False, "pattern.0.position": "none"})
+    assert changed.pattern == ({"position": "none"}, {"attention": {"bias": False}})
+    assert spec.pattern == ({}, {"attention": {"bias": True}})
+
+
+def test_a_mixture_counts_what_computes_a_token() -> None:
+    counted = costs(NANO.patched({"feedforward": {**MIXTURE, "n_shared": 1}}), VOCABULARY)
+    expert, router = 3 * 32 * 88, 4 * 32
+    layers = counted.params - 11 * 32 - 32
+    assert counted.params - counted.active == 2 * 2 * expert
+    assert layers / 2 == 5 * expert + router + 2 * 32 + 2 * 32 * 32 + 2 * 16 * 32
+    row = next(flops for name, _, flops in counted.table if name == "layers.feedforward")
+    assert row == 2 * 6 * (3 * expert + router)
 
 
 @pytest.mark.parametrize("changes", [{}, {"head": "untied", "position": "learned"}, {"residual": "post"}])
@@ -172,6 +296,13 @@ def test_a_user_vector_of_a_norm_is_trained_and_keeps_its_start() -> None:
         ({"position.fraction": 0.4}, "position: rope turns pairs of features, but 0.4 of head_dim 8 is 3 features"),
         ({"n_layers": 0}, "n_layers: Input should be greater than 0 (got 0)"),
         ({"norm": "rmsnorm"}, "norm: unknown Norm kind 'rmsnorm'. Did you mean 'rms'?"),
+        ({"pattern": ({}, {"position.theta": 0})}, "pattern.1: position.theta: Input should be greater than 0"),
+        ({"pattern": ({"attention.n_kv_heads": 3},)}, "pattern.0: attention: n_kv_heads 3 does not divide n_heads 4"),
+        ({"pattern": ({"position.thta": 1},)}, "pattern.0.position.thta: rope has no field 'thta'. Did you mean"),
+        ({"pattern": ({"d_model": 64},)}, "pattern.0.d_model: layers may differ in norm, residual, attention,"),
+        ({"pattern": ({}, {}, {})}, "pattern: 3 entries for n_layers 2"),
+        ({"pattern": ({"position": "learned"},)}, "pattern.0.position: learned instead of rope, but what is added"),
+        ({"feedforward": {**MIXTURE, "top_k": 9}}, "feedforward: top_k 9 is more than n_experts 4"),
         ({"dropout": 1.0}, "dropout.embedding: Input should be less than 1 (got 1.0)"),
     ],
 )

@@ -1,19 +1,23 @@
 """Causal self-attention: how many heads read, how many keys and values they share.
 
-B batch, T time, D width, H heads, K key-value heads, d head_dim.
+B batch, T time, D width, H heads, K key-value heads, d head_dim, R gates.
 """
 
-from typing import Literal
+import math
+from typing import Annotated, Literal
 
-import torch
-import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
-from labkit.components.dropout import KeyedDropout
+from labkit.components.gather import AttentionModule, Gate, Heads, NoGate, Projection
+from labkit.components.mixing import Mixing, SinkSoftmax, Softmax
+from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
 from labkit.components.position import Position
-from labkit.spec import Choice, Count
+from labkit.components.qk_norm import NoQkNorm, NormAfter, NormBefore, QkNorm
+from labkit.components.score_scale import InverseRoot, ScoreScale
+from labkit.spec import Choice, Count, Number
 
 
 class Attention(Choice):
@@ -25,6 +29,26 @@ class Attention(Choice):
     bias: bool = False
     """A bias on q, k and v."""
     output_bias: bool = False
+    query_bias: bool | None = None
+    """A bias on q; as `bias` says unless given."""
+    key_bias: bool | None = None
+    value_bias: bool | None = None
+    qk_norm: Norm = NoNorm()
+    """Of queries and keys (arXiv:2010.04245)."""
+    qk_norm_over: Literal["head", "all_heads"] = "head"
+    """What shares one norm: the features of each head (Qwen 3, Gemma 3), or of all heads together (OLMo 2)."""
+    qk_norm_place: Literal["before_position", "after_position"] = "before_position"
+    """Whether queries and keys are normalised before or after they are rotated."""
+    scale: ScoreScale = InverseRoot()
+    """What the scores are multiplied by."""
+    softcap: Annotated[Number, Field(gt=0)] | None = None
+    """c of c · tanh(score / c), which bounds the scaled scores (Gemma 2, arXiv:2408.00118)."""
+    window: Count | None = None
+    """How many tokens each sees, itself included (arXiv:2004.05150); all before it unless given."""
+    sinks: bool = False
+    """A learned logit for each head in the softmax's denominator (gpt-oss, arXiv:2508.10925; arXiv:2309.17453)."""
+    gate: Gate = NoGate()
+    """What scales the gathered values."""
 
     @property
     def kv_heads(self) -> int:
@@ -32,7 +56,14 @@ class Attention(Choice):
         raise NotImplementedError
 
     def width_of_head(self, width: int) -> int:
+        """Features of a query or key that its position may turn."""
         return self.head_dim or width // self.n_heads
+
+    @property
+    def biased(self) -> set[str]:
+        """Which of query, key and value have a bias."""
+        own = {"query": self.query_bias, "key": self.key_bias, "value": self.value_bias}
+        return {name for name, has_bias in own.items() if (self.bias if has_bias is None else has_bias)}
 
     def fault(self, width: int) -> str | None:
         """Why this cannot work at that width, or None."""
@@ -41,6 +72,28 @@ class Attention(Choice):
         if self.n_heads % self.kv_heads:
             return f"n_kv_heads {self.kv_heads} does not divide n_heads {self.n_heads}; choose a divisor"
         return None
+
+    def mixing(self, features: tuple[int, int], place: Place, position: Position, dropout: float) -> Mixing:
+        """What queries do with keys of features[0] and values of features[1] features, by all the options above."""
+        return Mixing(
+            (self.n_heads, self.kv_heads),
+            features,
+            scale=self.scale.factor(features[0]),
+            softcap=self.softcap or math.inf,
+            window=self.window or math.inf,
+            softmax=SinkSoftmax(self.n_heads) if self.sinks else Softmax(),
+            bias=position.bias(self.n_heads, place),
+            dropout=dropout,
+        )
+
+    def normalising(self, heads: tuple[int, int], head_dim: int, place: Place) -> QkNorm:
+        """What heads[0] queries and heads[1] keys, packed in this order, go through around their rotation."""
+        if isinstance(self.qk_norm, NoNorm):
+            return NoQkNorm()
+        is_joint = self.qk_norm_over == "all_heads"
+        query, key = (self.qk_norm.build(n * head_dim if is_joint else head_dim, place) for n in heads)
+        placed = NormBefore if self.qk_norm_place == "before_position" else NormAfter
+        return placed(query, key, heads, is_joint)
 
     def build(self, width: int, place: Place, position: Position, dropout: float) -> nn.Module:
         """A module x_BTD -> x_BTD."""
@@ -78,46 +131,34 @@ class Mqa(Attention):
         return 1
 
 
-class SelfAttention(nn.Module):
-    """One product gives q, k and v; they are read where it left them."""
+class SelfAttention(AttentionModule):
+    """One product gives q, k, v and gates; they are read where it left them."""
 
     def __init__(self, spec: Attention, width: int, place: Place, position: Position, dropout: float) -> None:
         super().__init__()
         self.n_heads, self.n_kv_heads, self.head_dim = spec.n_heads, spec.kv_heads, spec.width_of_head(width)
         q, kv = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        self.qkv = Linear(
+        self.gate = spec.gate
+        self.qkv = Projection(
             width,
             Part(Role.QUERY, q, width, "query"),
             Part(Role.KEY, kv, width, "key"),
             Part(Role.VALUE, kv, width, "value"),
-            has_bias=spec.bias,
+            Part(Role.GATE, spec.gate.rows(self.n_heads, self.head_dim), width, "gate"),
+            biased=spec.biased,
         )
+        self.qk_norm = spec.normalising((self.n_heads, self.n_kv_heads), self.head_dim, place)
         self.rotary = position.rotary(self.head_dim, place)
-        self.dropout = KeyedDropout(dropout)
+        self.mixing = spec.mixing((self.head_dim, self.head_dim), place, position, dropout)
         self.output = Linear(q, Part(Role.OUTPUT, width, q), has_bias=spec.output_bias)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        qkv_BTHd = self.qkv(x_BTD).unflatten(-1, (-1, self.head_dim))
-        qk_BTHd, v_BTKd = qkv_BTHd.split((self.n_heads + self.n_kv_heads, self.n_kv_heads), dim=2)
-        q_BTHd, k_BTKd = self.rotary(qk_BTHd).split((self.n_heads, self.n_kv_heads), dim=2)
-        mixed_BHTd = self.mix(q_BTHd.transpose(1, 2), k_BTKd.transpose(1, 2), v_BTKd.transpose(1, 2))
-        return self.output(mixed_BHTd.transpose(1, 2).flatten(2))
+    def heads(self, x_BTD: Tensor, offset: int = 0) -> Heads:
+        q, k, v, gates = self.qkv.sizes
+        qk_BTN, v_BTN, gate_BTR = self.qkv(x_BTD).split((q + k, v, gates), dim=-1)
+        qk_BTHd, v_BTKd = (x_BTN.unflatten(-1, (-1, self.head_dim)) for x_BTN in (qk_BTN, v_BTN))
+        qk_BTHd = self.qk_norm.after(self.rotary(self.qk_norm.before(qk_BTHd), offset))
+        q_BTHd, k_BTKd = qk_BTHd.split((self.n_heads, self.n_kv_heads), dim=2)
+        return Heads(q_BTHd.transpose(1, 2), k_BTKd.transpose(1, 2), v_BTKd.transpose(1, 2), gate_BTR)
 
-    def mix(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
-        if self.training and self.dropout.rate > 0.0:
-            return self.mix_with_dropout(q_BHTd, k_BKTd, v_BKTd)
-        grouped = self.n_kv_heads < self.n_heads
-        return F.scaled_dot_product_attention(q_BHTd, k_BKTd, v_BKTd, is_causal=True, enable_gqa=grouped)
-
-    def mix_with_dropout(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
-        """The same with keyed dropout on the probabilities, which no fused attention of torch's can take."""
-        q_BKGTd = q_BHTd.unflatten(1, (self.n_kv_heads, -1))
-        scores = (q_BKGTd @ k_BKTd.unsqueeze(2).mT) * self.head_dim**-0.5
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        weights = self.dropout(scores.masked_fill(future, -torch.inf).softmax(-1)).to(v_BKTd.dtype)
-        return (weights @ v_BKTd.unsqueeze(2)).flatten(1, 2)
-
-    def flops(self, length: int) -> int:
-        """Of q kᵀ and the product with v, forward, per token: half of length², since attention is causal."""
-        return 2 * length * self.n_heads * self.head_dim
+    def mix(self, heads: Heads, offset: int) -> Tensor:
+        return self.mixing(*heads[:3], offset)

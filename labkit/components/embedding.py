@@ -1,28 +1,49 @@
 """From tokens to vectors, and from vectors to logits."""
 
-from typing import Literal
+import math
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Linear, Part, Role, parameter
-from labkit.spec import Choice
+from labkit.spec import Choice, Number, Spec
+
+
+class Embedding(Spec):
+    """What a token's vector passes through before the positions and the first layer."""
+
+    scaled: bool = False
+    """Whether it is multiplied by √d_model (arXiv:1706.03762, section 3.4; Gemma)."""
+    norm: Norm = NoNorm()
+    """After that (BLOOM, arXiv:2211.05100)."""
+
+    def build(self, vocab_size: int, width: int) -> "TokenEmbedding":
+        """A module tokens_BT -> x_BTD; the norm is built beside it."""
+        return TokenEmbedding(vocab_size, width, math.sqrt(width) if self.scaled else 1.0)
 
 
 class TokenEmbedding(nn.Module):
-    """x = E[token]."""
+    """x = factor · E[token]."""
 
-    def __init__(self, vocab_size: int, width: int) -> None:
+    def __init__(self, vocab_size: int, width: int, factor: float = 1.0) -> None:
         super().__init__()
+        self.factor = factor
         self.weight = parameter(torch.empty(vocab_size, width), Part(Role.EMBEDDING, vocab_size, 1))
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        return F.embedding(tokens_BT, self.weight)
+        x_BTD = F.embedding(tokens_BT, self.weight)
+        return x_BTD if self.factor == 1.0 else x_BTD * self.factor
 
 
 class Head(Choice):
     """What turns the last hidden vectors into logits."""
+
+    soft_cap: Annotated[Number, Field(gt=0)] | None = None
+    """c in c · tanh(logits / c); none: the logits as they are (Gemma 2, arXiv:2408.00118)."""
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
         """A module (hidden_BTD, embedding weights_VD) -> logits_BTV."""
@@ -35,7 +56,7 @@ class Tied(Head):
     kind: Literal["tied"] = "tied"
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
-        return TiedHead(vocab_size, width)
+        return TiedHead(vocab_size, width, soft_cap(self.soft_cap))
 
 
 class Untied(Head):
@@ -44,18 +65,33 @@ class Untied(Head):
     kind: Literal["untied"] = "untied"
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
-        return UntiedHead(vocab_size, width)
+        return UntiedHead(vocab_size, width, soft_cap(self.soft_cap))
+
+
+class SoftCap(nn.Module):
+    """c · tanh(x / c): the identity near zero, never beyond ±c."""
+
+    def __init__(self, cap: float) -> None:
+        super().__init__()
+        self.cap = cap
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.cap * torch.tanh(x / self.cap)
+
+
+def soft_cap(cap: float | None) -> nn.Module:
+    return nn.Identity() if cap is None else SoftCap(cap)
 
 
 class TiedHead(nn.Module):
     """Reads the embedding's matrix; has no parameters."""
 
-    def __init__(self, vocab_size: int, width: int) -> None:
+    def __init__(self, vocab_size: int, width: int, cap: nn.Module) -> None:
         super().__init__()
-        self.size = vocab_size * width
+        self.size, self.cap = vocab_size * width, cap
 
     def forward(self, hidden_BTD: Tensor, weights_VD: Tensor) -> Tensor:
-        return F.linear(hidden_BTD.to(weights_VD.dtype), weights_VD)
+        return self.cap(F.linear(hidden_BTD.to(weights_VD.dtype), weights_VD))
 
     def flops(self, length: int) -> int:
         """Of the forward pass, per token."""
@@ -65,9 +101,9 @@ class TiedHead(nn.Module):
 class UntiedHead(nn.Module):
     """Has a matrix of its own."""
 
-    def __init__(self, vocab_size: int, width: int) -> None:
+    def __init__(self, vocab_size: int, width: int, cap: nn.Module) -> None:
         super().__init__()
-        self.project = Linear(width, Part(Role.HEAD, vocab_size, width))
+        self.project, self.cap = Linear(width, Part(Role.HEAD, vocab_size, width)), cap
 
     def forward(self, hidden_BTD: Tensor, weights_VD: Tensor) -> Tensor:
-        return self.project(hidden_BTD)
+        return self.cap(self.project(hidden_BTD))

@@ -1,23 +1,42 @@
-"""The feed-forward branch: what each token computes for itself."""
+"""The feed-forward branch: what each token computes for itself.
+
+In the formulas up and gate are projections of x to the hidden width, down one back. A gated unit 8/3 · d_model wide has
+the size of a plain one of 4 · d_model.
+"""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal
 
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
-from labkit.spec import Choice, Count, Number
+from labkit.spec import Choice, Count, Number, Spec
+
+Activation = Callable[[Tensor], Tensor]
+Multiplier = Annotated[Number, Field(gt=0)]
+Approximate = Literal["erf", "tanh"]
 
 
 class FeedForward(Choice):
-    """The unit between two projections, and how wide it is."""
+    """What stands between a token's vector and what it adds to itself."""
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        """A module x_BTD -> x_BTD."""
+        raise NotImplementedError
+
+
+class Hidden(Spec):
+    """How wide the unit between two projections is."""
 
     d_ff: Count | None = None
     """Hidden features; by the rule below unless given."""
-    multiplier: Annotated[Number, Field(gt=0)] = 4.0
+    multiplier: Multiplier = 4.0
     """d_ff = multiplier · d_model, rounded up to a multiple of `multiple_of`."""
     multiple_of: Count = 8
     bias: bool = False
@@ -27,53 +46,128 @@ class FeedForward(Choice):
         """The hidden width at a model width."""
         return self.d_ff or self.multiple_of * math.ceil(int(round(self.multiplier * width, 6)) / self.multiple_of)
 
+
+class Relu(Hidden, FeedForward):
+    """down(max(0, up)) (arXiv:1706.03762)."""
+
+    kind: Literal["relu"] = "relu"
+
     def build(self, width: int, place: Place) -> nn.Module:
-        """A module x_BTD -> x_BTD."""
-        raise NotImplementedError
+        return PlainUnit(self, width, F.relu)
 
 
-class Gelu(FeedForward):
-    """W_down · gelu(W_up x), gelu(x) = x Φ(x) by erf, or its tanh approximation as in GPT-2 (arXiv:1606.08415)."""
+class Relu2(Hidden, FeedForward):
+    """down(max(0, up)²) (Primer, arXiv:2109.08668)."""
+
+    kind: Literal["relu2"] = "relu2"
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return PlainUnit(self, width, squared_relu)
+
+
+class Gelu(Hidden, FeedForward):
+    """down(gelu(up)), gelu(x) = x Φ(x) by erf, or its tanh approximation as in GPT-2 (arXiv:1606.08415)."""
 
     kind: Literal["gelu"] = "gelu"
-    approximate: Literal["erf", "tanh"] = "erf"
+    approximate: Approximate = "erf"
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return GeluUnit(width, self.hidden(width), self.bias, "none" if self.approximate == "erf" else "tanh")
+        return PlainUnit(self, width, gelu(self.approximate))
 
 
-class Swiglu(FeedForward):
-    """W_down · (silu(W_gate x) ⊙ W_up x) (arXiv:2002.05202); 8/3 · d_model has the size of a plain 4 · d_model."""
+class Silu(Hidden, FeedForward):
+    """down(up · σ(up)), also called swish (arXiv:1710.05941)."""
+
+    kind: Literal["silu"] = "silu"
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return PlainUnit(self, width, F.silu)
+
+
+class Glu(Hidden, FeedForward):
+    """down(σ(gate) ⊙ up) (arXiv:1612.08083; arXiv:2002.05202)."""
+
+    kind: Literal["glu"] = "glu"
+    multiplier: Multiplier = 8 / 3
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return GatedUnit(self, width, torch.sigmoid)
+
+
+class Bilinear(Hidden, FeedForward):
+    """down(gate ⊙ up): a product and no other nonlinearity (arXiv:2002.05202)."""
+
+    kind: Literal["bilinear"] = "bilinear"
+    multiplier: Multiplier = 8 / 3
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return GatedUnit(self, width, nn.Identity())
+
+
+class Reglu(Hidden, FeedForward):
+    """down(max(0, gate) ⊙ up) (arXiv:2002.05202)."""
+
+    kind: Literal["reglu"] = "reglu"
+    multiplier: Multiplier = 8 / 3
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return GatedUnit(self, width, F.relu)
+
+
+class Geglu(Hidden, FeedForward):
+    """down(gelu(gate) ⊙ up), gelu by erf, or its tanh approximation as in Gemma (arXiv:2002.05202)."""
+
+    kind: Literal["geglu"] = "geglu"
+    multiplier: Multiplier = 8 / 3
+    approximate: Approximate = "erf"
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return GatedUnit(self, width, gelu(self.approximate))
+
+
+class Swiglu(Hidden, FeedForward):
+    """down(silu(gate) ⊙ up), silu(x) = x σ(x) (arXiv:2002.05202)."""
 
     kind: Literal["swiglu"] = "swiglu"
-    multiplier: Annotated[Number, Field(gt=0)] = 8 / 3
+    multiplier: Multiplier = 8 / 3
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return SwigluUnit(width, self.hidden(width), self.bias)
+        return GatedUnit(self, width, F.silu)
 
 
-class GeluUnit(nn.Module):
-    """Up, gelu, down."""
+class PlainUnit(nn.Module):
+    """Up, activation, down."""
 
-    def __init__(self, width: int, hidden: int, has_bias: bool, approximate: str) -> None:
+    def __init__(self, spec: Hidden, width: int, activation: Activation) -> None:
         super().__init__()
-        self.approximate = approximate
-        self.up = Linear(width, Part(Role.UP, hidden, width), has_bias=has_bias)
-        self.down = Linear(hidden, Part(Role.DOWN, width, hidden), has_bias=has_bias)
+        hidden = spec.hidden(width)
+        self.activation = activation
+        self.up = Linear(width, Part(Role.UP, hidden, width), has_bias=spec.bias)
+        self.down = Linear(hidden, Part(Role.DOWN, width, hidden), has_bias=spec.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        return self.down(F.gelu(self.up(x_BTD), approximate=self.approximate))
+        return self.down(self.activation(self.up(x_BTD)))
 
 
-class SwigluUnit(nn.Module):
+class GatedUnit(nn.Module):
     """One product gives gate and up."""
 
-    def __init__(self, width: int, hidden: int, has_bias: bool) -> None:
+    def __init__(self, spec: Hidden, width: int, activation: Activation) -> None:
         super().__init__()
+        hidden = spec.hidden(width)
+        self.activation = activation
         gate, up = Part(Role.GATE, hidden, width, "gate"), Part(Role.UP, hidden, width, "up")
-        self.gate_up = Linear(width, gate, up, has_bias=has_bias)
-        self.down = Linear(hidden, Part(Role.DOWN, width, hidden), has_bias=has_bias)
+        self.gate_up = Linear(width, gate, up, has_bias=spec.bias)
+        self.down = Linear(hidden, Part(Role.DOWN, width, hidden), has_bias=spec.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         gate, up = self.gate_up(x_BTD).chunk(2, dim=-1)
-        return self.down(F.silu(gate) * up)
+        return self.down(self.activation(gate) * up)
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    return F.relu(x).square()
+
+
+def gelu(approximate: Approximate) -> Activation:
+    return partial(F.gelu, approximate="none" if approximate == "erf" else "tanh")

@@ -1,8 +1,11 @@
 """Normalisation of the residual stream, over the features of each token."""
 
-from typing import Literal
+import math
+from typing import Annotated, Literal
 
+import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from labkit.components.parameters import bias, gain
@@ -37,9 +40,14 @@ class Rms(Norm):
 
     kind: Literal["rms"] = "rms"
     eps: Number = 1e-6
+    casting: Literal["llama", "gemma"] = "llama"
+    """llama: normalised in fp32, cast, times the gain; gemma: times 1 + w in fp32, w from zero, cast at the end."""
+    gain: bool = True
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return RmsNorm(width, self.eps)
+        if not self.gain:
+            return BareRmsNorm(self.eps)
+        return RmsNorm(width, self.eps) if self.casting == "llama" else GemmaRmsNorm(width, self.eps)
 
 
 class Layer(Norm):
@@ -53,6 +61,28 @@ class Layer(Norm):
         return LayerNorm(width, self.eps, self.bias)
 
 
+class Dyt(Norm):
+    """tanh(alpha · x) · gain + bias, one learned alpha: a norm's shape without its statistics (arXiv:2503.10622)."""
+
+    kind: Literal["dyt"] = "dyt"
+    alpha: Annotated[Number, Field(gt=0)] = 0.5
+    """At the start."""
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return DynamicTanh(width, self.alpha)
+
+
+class Scale(Norm):
+    """g · x / ‖x‖ with one learned g, √width at the start (ScaleNorm, arXiv:1910.05895)."""
+
+    kind: Literal["scale"] = "scale"
+    eps: Annotated[Number, Field(gt=0)] = 1e-5
+    """The smallest length that is divided by."""
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return ScaleNorm(width, self.eps)
+
+
 class NoNorm(Norm):
     """x: no normalisation at all (Transformers without Normalization, arXiv:2503.10622, is what to compare it with)."""
 
@@ -62,16 +92,38 @@ class NoNorm(Norm):
         return Identity()
 
 
-class RmsNorm(NormModule):
-    """Root-mean-square norm; the statistics are taken in fp32."""
+class BareRmsNorm(NormModule):
+    """Root-mean-square norm without a gain; the statistics are taken in fp32."""
 
-    def __init__(self, width: int, eps: float) -> None:
+    def __init__(self, eps: float) -> None:
         super().__init__()
         self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], None, self.eps)
+
+
+class RmsNorm(BareRmsNorm):
+    """Root-mean-square norm; the gain multiplies what is already rounded to the activations' precision."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__(eps)
         self.gain = gain(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.gain.shape, self.gain.to(x.dtype), self.eps)
+        return super().forward(x) * self.gain.to(x.dtype)
+
+
+class GemmaRmsNorm(BareRmsNorm):
+    """Root-mean-square norm in fp32 or better to its end; the gain is an offset from one."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__(eps)
+        self.gain = gain(width, 0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        exact = x.to(torch.promote_types(x.dtype, torch.float32))
+        return (super().forward(exact) * (1.0 + self.gain)).to(x.dtype)
 
 
 class LayerNorm(NormModule):
@@ -86,6 +138,32 @@ class LayerNorm(NormModule):
     def forward(self, x: Tensor) -> Tensor:
         offset = None if self.bias is None else self.bias.to(x.dtype)
         return F.layer_norm(x, self.gain.shape, self.gain.to(x.dtype), offset, self.eps)
+
+
+class DynamicTanh(NormModule):
+    """A squashing of each feature by itself."""
+
+    def __init__(self, width: int, alpha: float) -> None:
+        super().__init__()
+        self.alpha, self.gain, self.bias = gain(1, alpha), gain(width), bias(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        squashed = torch.tanh(self.alpha.to(x.dtype) * x)
+        return squashed * self.gain.to(x.dtype) + self.bias.to(x.dtype)
+
+
+class ScaleNorm(NormModule):
+    """Puts every token at one learned distance; the length is taken in fp32 or better."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.gain = gain(1, math.sqrt(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        exact = x.to(torch.promote_types(x.dtype, torch.float32))
+        length = torch.linalg.vector_norm(exact, dim=-1, keepdim=True).clamp(min=self.eps)
+        return (self.gain * exact / length).to(x.dtype)
 
 
 class Identity(NormModule):

@@ -5,6 +5,7 @@ never from a shape.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +28,7 @@ class Role(StrEnum):
     GATE = "gate"
     UP = "up"
     DOWN = "down"
+    ROUTER = "router"
     HEAD = "head"
     GAIN = "gain"
     BIAS = "bias"
@@ -112,13 +114,26 @@ def logical(model: nn.Module, stored: Mapping[str, Tensor] | None = None) -> dic
     return {name: view for name, _, view in _logical(model, stored)}
 
 
-def draw(model: nn.Module, seed: int, scale: Callable[[Part], float]) -> None:
-    """Draw each logical matrix from N(0, scale²) by a key of its own, so that none depends on what else there is."""
+def draw(
+    model: nn.Module, seed: int, scale: Callable[[Part], float], *, under: str = "", cutoff: float = math.inf
+) -> None:
+    """Draw each logical matrix from N(0, scale²) by a key of its own, so that none depends on what else there is.
+
+    `under` is the model's own name in a larger one; nothing beyond `cutoff` standard deviations is drawn.
+    """
     with torch.no_grad():
         for name, part, view in _logical(model):
             if part.role.is_matrix:
-                generator = torch.Generator(view.device).manual_seed(key(seed, name, *view.shape))
-                view.normal_(0.0, scale(part), generator=generator)
+                full = f"{under}.{name}" if under else name
+                generator = torch.Generator(view.device).manual_seed(key(seed, full, *view.shape))
+                _fill(view, scale(part), cutoff, generator)
+
+
+def _fill(view: Tensor, std: float, cutoff: float, generator: torch.Generator) -> None:
+    if math.isinf(cutoff):
+        view.normal_(0.0, std, generator=generator)
+    else:
+        nn.init.trunc_normal_(view, 0.0, std, -cutoff * std, cutoff * std, generator=generator)
 
 
 def key(*names: object) -> int:

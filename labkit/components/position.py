@@ -1,4 +1,4 @@
-"""How the network knows the order of the tokens: added to the embeddings, or rotated into queries and keys."""
+"""How the network knows the order of the tokens: in the embeddings, in queries and keys, or in their scores."""
 
 from typing import Annotated, Literal
 
@@ -6,21 +6,28 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from labkit.components.bias import BucketBias, NoBias, ScoreBias, SlopeBias, alibi_slopes
 from labkit.components.parameters import Part, Role, parameter
 from labkit.components.place import Place
-from labkit.spec import Choice, Number
+from labkit.components.rope_scaling import NoScaling, RopeScaling, unscaled
+from labkit.components.rotary import Rotary, Waves
+from labkit.spec import Choice, Count, Number
 
 
 class Position(Choice):
-    """How positions enter; by default nowhere."""
+    """How positions enter; by default nowhere. Every module takes the position of its first token as `offset`."""
 
     def build(self, width: int, place: Place) -> nn.Module:
-        """What the embeddings x_BTD pass through."""
-        return nn.Identity()
+        """What the embeddings x_BTD pass through: a module (x_BTD, offset=0) -> x_BTD."""
+        return Unplaced()
 
     def rotary(self, head_dim: int, place: Place) -> nn.Module:
-        """What queries and keys x_BTHD pass through."""
-        return nn.Identity()
+        """What queries and keys pass through: a module (x_BTHD, offset=0) -> x_BTHD."""
+        return Unplaced()
+
+    def bias(self, n_heads: int, place: Place) -> ScoreBias:
+        """What is added to the scores of every head."""
+        return NoBias()
 
     def reach(self, context: int) -> int | None:
         """The longest sequence that can be encoded, in tokens; None: any."""
@@ -40,9 +47,12 @@ class Rope(Position):
     """Which features make a pair: i and i + d/2 (GPT-NeoX, Llama), or 2i and 2i + 1 (GPT-J)."""
     fraction: Annotated[Number, Field(gt=0, le=1)] = 1.0
     """The share of each head that turns; the rest passes unchanged."""
+    scaling: RopeScaling = NoScaling()
+    """How the angles change to reach further."""
 
     def rotary(self, head_dim: int, place: Place) -> nn.Module:
-        return Rotary(self.rotated(head_dim), self.theta, self.layout, place.context)
+        frequencies = self.scaling.frequencies(self.theta, self.rotated(head_dim), place.context)
+        return Rotary(frequencies, self.scaling.amplitude, self.layout, place.context)
 
     def rotated(self, head_dim: int) -> int:
         """How many features of each head turn."""
@@ -53,7 +63,7 @@ class Rope(Position):
         if rotated < 2 or rotated % 2:
             share = f"{self.fraction:g} of head_dim {head_dim}"
             return f"rope turns pairs of features, but {share} is {rotated} features; make that an even number"
-        return None
+        return self.scaling.fault(self.theta, rotated)
 
 
 class Learned(Position):
@@ -68,10 +78,55 @@ class Learned(Position):
         return context
 
 
+class Sinusoidal(Position):
+    """x + (sin a, cos a, …), a = position · theta^(-2i/width) (arXiv:1706.03762, which takes embeddings · √width)."""
+
+    kind: Literal["sinusoidal"] = "sinusoidal"
+    theta: Annotated[Number, Field(gt=0)] = 10_000.0
+
+    def build(self, width: int, place: Place) -> nn.Module:
+        return SinusoidalPositions(width, self.theta, place.context)
+
+
+class Alibi(Position):
+    """q kᵀ/√d - slope · (i - j) with slopes 2^(-8h/n_heads): nearer tokens score higher (arXiv:2108.12409)."""
+
+    kind: Literal["alibi"] = "alibi"
+
+    def bias(self, n_heads: int, place: Place) -> ScoreBias:
+        return SlopeBias(alibi_slopes(n_heads))
+
+
+class T5(Position):
+    """q kᵀ/√d + b[bucket(i - j)], a number for each head, bucket and layer (arXiv:1910.10683, which shares layers')."""
+
+    kind: Literal["t5"] = "t5"
+    buckets: Annotated[Count, Field(ge=2)] = 32
+    """Half of them for one distance each, half for ranges that grow with the logarithm."""
+    max_distance: Count = 128
+    """From here on, all distances share the last bucket."""
+
+    def bias(self, n_heads: int, place: Place) -> ScoreBias:
+        return BucketBias(n_heads, self.buckets, self.max_distance)
+
+    def fault(self, head_dim: int) -> str | None:
+        if self.max_distance <= self.buckets // 2:
+            half = self.buckets // 2
+            return f"max_distance {self.max_distance} must be above half of buckets {self.buckets}, which is {half}"
+        return None
+
+
 class NoPosition(Position):
     """Nothing: the causal mask alone tells order (NoPE, arXiv:2305.19466)."""
 
     kind: Literal["none"] = "none"
+
+
+class Unplaced(nn.Module):
+    """The null encoding."""
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        return x
 
 
 class LearnedPositions(nn.Module):
@@ -81,46 +136,18 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.weight = parameter(torch.empty(context, width), Part(Role.EMBEDDING, context, 1))
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD + self.weight[: x_BTD.shape[1]]
+    def forward(self, x_BTD: Tensor, offset: int = 0) -> Tensor:
+        return x_BTD + self.weight[offset : offset + x_BTD.shape[1]]
 
 
-class Rotary(nn.Module):
-    """Rotates the first `rotated` features of every head, in fp32 or better."""
+class SinusoidalPositions(nn.Module):
+    """Fixed waves, added to the embeddings."""
 
-    cos: Tensor
-    sin: Tensor
-
-    def __init__(self, rotated: int, theta: float, layout: str, context: int) -> None:
+    def __init__(self, width: int, theta: float, context: int) -> None:
         super().__init__()
-        self.rotated, self.theta, self.layout = rotated, theta, layout
-        cos, sin = self.tables(context, torch.get_default_device(), torch.float32)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        self.width = width
+        self.waves = Waves(unscaled(theta, width), 1.0, context)
 
-    def tables(self, length: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """cos and sin of every angle, each (length, 1, rotated / 2); taken in fp64 on the host, so alike everywhere."""
-        pairs = torch.arange(0, self.rotated, 2, dtype=torch.float64, device="cpu")
-        positions = torch.arange(length, dtype=torch.float64, device="cpu")
-        angles = torch.outer(positions, self.theta ** (-pairs / self.rotated)).unsqueeze(1)
-        return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
-
-    def forward(self, x_BTHD: Tensor) -> Tensor:
-        length, dtype = x_BTHD.shape[1], torch.promote_types(x_BTHD.dtype, torch.float32)
-        if length <= self.cos.shape[0] and dtype == self.cos.dtype:
-            cos, sin = self.cos[:length], self.sin[:length]
-        else:
-            cos, sin = self.tables(length, x_BTHD.device, dtype)
-        turned = rotate(x_BTHD[..., : self.rotated].to(dtype), cos, sin, self.layout).to(x_BTHD.dtype)
-        if self.rotated == x_BTHD.shape[-1]:
-            return turned
-        return torch.cat((turned, x_BTHD[..., self.rotated :]), dim=-1)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
-    """(a, b) -> (a cos - b sin, b cos + a sin) for each pair of features of x (..., d); cos, sin are (..., d / 2)."""
-    if layout == "half":
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-    a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
-    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+    def forward(self, x_BTD: Tensor, offset: int = 0) -> Tensor:
+        cos, sin = self.waves(x_BTD, x_BTD.shape[1], offset)
+        return x_BTD + torch.stack((sin, cos), dim=-1).flatten(-2)[:, : self.width].to(x_BTD.dtype)

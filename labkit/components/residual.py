@@ -1,55 +1,15 @@
-"""The residual stream, and where the norms stand around the two branches of a layer."""
+"""The residual stream, and where the norms stand around the two branches of a layer.
 
-from collections.abc import Callable
-from functools import partial
+x is the stream, f a branch, N a norm; l counts the layers from 1, L is their number.
+"""
+
 from typing import ClassVar, Literal
 
-from torch import Tensor, nn
-
-from labkit.components.dropout import KeyedDropout
-from labkit.components.norm import NormModule, added
+from labkit.components.branches import Branches, Stream
+from labkit.components.parameters import Part, Role
+from labkit.components.place import Place
+from labkit.components.scale import BranchScale, Unscaled
 from labkit.spec import Choice
-
-
-class Stream:
-    """A value and the branches not yet added to it: the next norm adds them, where it can in the same pass."""
-
-    def __init__(self, value: Tensor, *pending: Tensor) -> None:
-        self.value, self.pending = value, pending
-
-    def add(self, *branches: Tensor) -> None:
-        """Let branches wait to be added."""
-        self.pending += branches
-
-    def normed(self, norm: nn.Module, uses: int = 1) -> list[Tensor]:
-        """Add what is pending, and give the norm of the sum, once for each use."""
-        joint = norm.added if isinstance(norm, NormModule) else partial(added, norm)
-        self.value, *normed = joint(self.value, *self.pending, uses=uses)
-        self.pending = ()
-        return normed
-
-
-class Branches(nn.Module):
-    """The parts of one layer, under the same names for every placement."""
-
-    def __init__(
-        self, norms: tuple[nn.Module, nn.Module], attention: nn.Module, feedforward: nn.Module, dropout: float
-    ) -> None:
-        super().__init__()
-        self.attention_norm, self.feedforward_norm = norms
-        self.attention, self.feedforward = attention, feedforward
-        self.attention_dropout, self.feedforward_dropout = KeyedDropout(dropout), KeyedDropout(dropout)
-
-    def attend(self, x_BTD: Tensor) -> Tensor:
-        return self.attention_dropout(self.attention(x_BTD))
-
-    def feed(self, x_BTD: Tensor) -> Tensor:
-        return self.feedforward_dropout(self.feedforward(x_BTD))
-
-    @property
-    def pairs(self) -> tuple[tuple[nn.Module, Callable[[Tensor], Tensor]], ...]:
-        """(norm, branch) in the order that they act."""
-        return (self.attention_norm, self.attend), (self.feedforward_norm, self.feed)
 
 
 class Residual(Choice):
@@ -57,10 +17,21 @@ class Residual(Choice):
 
     norms_at_the_end: ClassVar[bool]
     """Whether the last layer leaves a sum that still has to be normalised before the head."""
+    scale: BranchScale = Unscaled()
+    """A factor of its own for each branch."""
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        """The names of the norms in each layer."""
+        return "attention_norm", "feedforward_norm"
 
     def flow(self, branches: Branches, stream: Stream) -> None:
         """Send the stream through one layer."""
         raise NotImplementedError
+
+    def shrink(self, part: Part, place: Place) -> float:
+        """What this placement multiplies the spread of a matrix's initial values by."""
+        return 1.0
 
 
 class Pre(Residual):
@@ -70,8 +41,8 @@ class Pre(Residual):
     norms_at_the_end: ClassVar[bool] = True
 
     def flow(self, branches: Branches, stream: Stream) -> None:
-        for norm, branch in branches.pairs:
-            (normed,) = stream.normed(norm)
+        for branch in branches.both:
+            (normed,) = stream.normed(branch.norm)
             stream.add(branch(normed))
 
 
@@ -82,6 +53,75 @@ class Post(Residual):
     norms_at_the_end: ClassVar[bool] = False
 
     def flow(self, branches: Branches, stream: Stream) -> None:
-        for norm, branch in branches.pairs:
-            stream.add(branch(stream.value))
-            (stream.value,) = stream.normed(norm)
+        for branch in branches.both:
+            stream.add(branch(stream.read()))
+            (stream.value,) = stream.normed(branch.norm)
+
+
+class Peri(Residual):
+    """x + N_out(f(N_in(x))): a norm on each side of the branch, as in Gemma 2 (arXiv:2502.02732)."""
+
+    kind: Literal["peri"] = "peri"
+    norms_at_the_end: ClassVar[bool] = True
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        return "attention_norm", "attention_out_norm", "feedforward_norm", "feedforward_out_norm"
+
+    def flow(self, branches: Branches, stream: Stream) -> None:
+        for branch in branches.both:
+            (normed,) = stream.normed(branch.norm)
+            (out,) = Stream(branch.transformed(normed)).normed(branch.out_norm)
+            stream.add(branch.written(out))
+
+
+class Reordered(Residual):
+    """x + N(f(x)): only what a branch adds is normalised (OLMo 2, arXiv:2501.00656)."""
+
+    kind: Literal["reordered"] = "reordered"
+    norms_at_the_end: ClassVar[bool] = True
+
+    def flow(self, branches: Branches, stream: Stream) -> None:
+        for branch in branches.both:
+            (out,) = Stream(branch.transformed(stream.read())).normed(branch.norm)
+            stream.add(branch.written(out))
+
+
+class Parallel(Residual):
+    """x + attention(N(x)) + feedforward(N(x)): both branches read the same sum (GPT-J; PaLM, arXiv:2204.02311)."""
+
+    kind: Literal["parallel"] = "parallel"
+    norms_at_the_end: ClassVar[bool] = True
+    shared_norm: bool = True
+    """One norm for both branches; GPT-NeoX (arXiv:2204.06745) has one for each."""
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        return super().norms[:1] if self.shared_norm else super().norms
+
+    def flow(self, branches: Branches, stream: Stream) -> None:
+        attention, feedforward = branches.both
+        if self.shared_norm:
+            first, second = stream.normed(attention.norm, uses=2)
+        else:
+            (first,), (second,) = stream.normed(attention.norm), stream.normed(feedforward.norm)
+        stream.add(attention(first), feedforward(second))
+
+
+class Deepnorm(Residual):
+    """norm(α x + f(x)), α = (2L)^¼; values, outputs and feed-forwards start (8L)^-¼ as large (arXiv:2203.00555)."""
+
+    kind: Literal["deepnorm"] = "deepnorm"
+    norms_at_the_end: ClassVar[bool] = False
+
+    def flow(self, branches: Branches, stream: Stream) -> None:
+        alpha = (2 * branches.place.n_layers) ** 0.25
+        for branch in branches.both:
+            out = branch(stream.read())
+            stream.value = alpha * stream.value
+            stream.add(out)
+            (stream.value,) = stream.normed(branch.norm)
+
+    def shrink(self, part: Part, place: Place) -> float:
+        shrunk = part.role in (Role.VALUE, Role.OUTPUT, Role.GATE, Role.UP, Role.DOWN)
+        return (8 * place.n_layers) ** -0.25 if shrunk else 1.0

@@ -81,18 +81,34 @@ class Cosine(Schedule):
         return self.final + (1 - self.final) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
+class InverseSqrt(Schedule):
+    """√((W + 1) / (step + 1)): falls with the square root of the steps, whatever their number (arXiv:1706.03762)."""
+
+    kind: Literal["inverse_sqrt"] = "inverse_sqrt"
+
+    def factor(self, step: int, steps: int) -> float:
+        peak = length(self.warmup, steps) + 1
+        return min((step + 1) / peak, math.sqrt(peak / (step + 1)))
+
+
 class Wsd(Schedule):
-    """Warm-up, stable, decay: 1, then linearly to `final` over the last `decay` steps (arXiv:2404.06395)."""
+    """Warm-up, stable, decay: 1, then to `final` over the last `decay` steps (arXiv:2404.06395)."""
 
     kind: Literal["wsd"] = "wsd"
     decay: Duration = 0.2
     """Of all the steps of the run, warm-up included."""
     final: Ratio = 0.0
+    shape: Literal["linear", "sqrt"] = "linear"
+    """Of the decay, x of it passed: 1 - (1 - final) x, or 1 - (1 - final) √x (arXiv:2405.18392)."""
 
     def factor(self, step: int, steps: int) -> float:
         fall = length(self.decay, steps)
         passed = step - (steps - fall)
-        return super().factor(step, steps) if passed <= 0 else 1 - (1 - self.final) * passed / fall
+        return super().factor(step, steps) if passed <= 0 else self.fallen(passed / fall)
+
+    def fallen(self, passed: float) -> float:
+        """The factor when a share of the decay has passed."""
+        return 1 - (1 - self.final) * (math.sqrt(passed) if self.shape == "sqrt" else passed)
 
     def after(self, step: int, steps: int) -> float:
         return 1.0

@@ -6,13 +6,14 @@
 Gradients of all micro-batches add up in the masters' precision, in one tensor: its norm is one operation.
 """
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from labkit.components.parameters import logical, parts_of
+from labkit.components.parameters import Part, logical, parts_of
 
 Precision = Literal["fp32", "bf16", "fp64"]
 """What a run computes in; a choice of the run spec, never of the device."""
@@ -21,13 +22,60 @@ MASTER = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 COMPUTE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
 
 
+@dataclass(frozen=True)
+class Weight:
+    """One tensor to step, with its gradient at `value.grad`: a master, or one logical parameter in the rows of it."""
+
+    name: str
+    value: Tensor
+    parts: tuple[Part, ...]
+    compute: torch.dtype
+    """What the model computes with it in."""
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it decays."""
+        return is_matrix(self.parts)
+
+    def logical(self) -> Iterator["Weight"]:
+        """Each logical parameter in it, as a view: query, key and value of a packed product."""
+        if len(self.parts) == 1:
+            yield self
+            return
+        assert self.value.grad is not None
+        rows = [part.rows for part in self.parts]
+        pieces = zip(self.parts, self.value.split(rows), self.value.grad.split(rows), strict=True)
+        for part, value, gradient in pieces:
+            value.grad = gradient
+            yield Weight(f"{self.name}/{part.name}", value, (part,), self.compute)
+
+
+def groups(weights: Iterable[Weight], weight_decay: float) -> list[dict[str, Any]]:
+    """Parameter groups as torch's optimizers take them: matrices, which decay, and gains and biases, which do not."""
+    split: dict[bool, list[Weight]] = {True: [], False: []}
+    for weight in weights:
+        split[weight.is_matrix].append(weight)
+    return [
+        {
+            "params": [(weight.name, weight.value) for weight in members],
+            "weights": members,
+            "weight_decay": weight_decay if decays else 0.0,
+        }
+        for decays, members in split.items()
+        if members
+    ]
+
+
 class Weights:
     """Puts a model's parameters into a precision, in place; `masters` are what is stepped, saved and restored."""
 
     def __init__(self, model: nn.Module, precision: Precision) -> None:
         self.model = model
         named = dict(model.named_parameters())
-        self.matrices = {name for name, stored in named.items() if is_matrix(name, stored)}
+        self.parts = {name: parts_of(name, stored) for name, stored in named.items()}
+        self.compute = {
+            name: COMPUTE[precision] if is_matrix(parts) else MASTER[precision] for name, parts in self.parts.items()
+        }
         self.masters = {name: stored.detach().to(MASTER[precision]) for name, stored in named.items()}
         self.gradient = torch.zeros(
             sum(stored.numel() for stored in named.values()),
@@ -39,7 +87,7 @@ class Weights:
         for (name, stored), place in zip(named.items(), places, strict=True):
             master = self.masters[name]
             master.grad = place.view_as(master)
-            self._place(stored, master, COMPUTE[precision] if name in self.matrices else MASTER[precision])
+            self._place(stored, master, self.compute[name])
 
     def _place(self, stored: nn.Parameter, master: Tensor, dtype: torch.dtype) -> None:
         """Let the parameter share its master, or be a copy of it whose gradients are handed over as they arrive."""
@@ -54,11 +102,10 @@ class Weights:
         """Views of the masters by the names of the logical parameters."""
         return logical(self.model, self.masters)
 
-    def decayed(self) -> list[Tensor]:
-        return [master for name, master in self.masters.items() if name in self.matrices]
-
-    def kept(self) -> list[Tensor]:
-        return [master for name, master in self.masters.items() if name not in self.matrices]
+    def __iter__(self) -> Iterator[Weight]:
+        """What there is to step, in the order of the model."""
+        for name, master in self.masters.items():
+            yield Weight(name, master, self.parts[name], self.compute[name])
 
     def forget_gradients(self) -> None:
         self.gradient.zero_()
@@ -73,9 +120,9 @@ class Weights:
             copy.copy_(master)
 
 
-def is_matrix(name: str, stored: nn.Parameter) -> bool:
+def is_matrix(parts: Iterable[Part]) -> bool:
     """Whether a stored parameter holds matrices, by the roles of its parts."""
-    return any(part.role.is_matrix for part in parts_of(name, stored))
+    return any(part.role.is_matrix for part in parts)
 
 
 def _handed_to(master: Tensor) -> Callable[[Tensor], None]:

@@ -6,6 +6,7 @@
 A torn folder is never used: the name appears by one rename, after everything below it is on disk.
 """
 
+import itertools
 import os
 import shutil
 import time
@@ -106,8 +107,8 @@ class Cadence:
 def packed(weights: Weights, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Masters and optimizer state by name: ``weights/…`` and ``optimizer/exp_avg/…``."""
     tensors = {f"weights/{name}": master for name, master in weights.masters.items()}
-    for name, master in weights.masters.items():
-        tensors |= {f"optimizer/{key}/{name}": value for key, value in optimizer.state[master].items()}
+    for name, stepped in _stepped(optimizer).items():
+        tensors |= {f"optimizer/{key}/{name}": value for key, value in optimizer.state[stepped].items()}
     return tensors
 
 
@@ -115,12 +116,19 @@ def unpack(tensors: Mapping[str, Tensor], weights: Weights, optimizer: torch.opt
     """Put what `packed` gave into live weights and their optimizer."""
     for name, master in weights.masters.items():
         master.copy_(tensors[f"weights/{name}"])
+    stepped = _stepped(optimizer)
     for path, value in tensors.items():
         kind, _, rest = path.partition("/")
         if kind == "optimizer":
             key, _, name = rest.partition("/")
-            optimizer.state[weights.masters[name]][key] = value
+            optimizer.state[stepped[name]][key] = value
     weights.publish()
+
+
+def _stepped(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What an optimizer steps, by name: masters, or logical parameters in them."""
+    pairs = [zip(group["param_names"], group["params"], strict=True) for group in optimizer.param_groups]
+    return dict(itertools.chain.from_iterable(pairs))
 
 
 def _is_whole(file: Path) -> bool:

@@ -50,16 +50,16 @@ class Session:
         self.run, self.spec, self.runtime, self.store, self.device = run, spec, runtime, store, device
         vocab_size, rows = store.size, runtime.rows(spec.batch_size)
         self.done, self.steps = 0, spec.steps(vocab_size)
-        rates = [spec.optimizer.lr * spec.schedule.factor(step, self.steps) for step in range(self.steps)]
+        factors = [spec.schedule.factor(step, self.steps) for step in range(self.steps)]
         self.model = build(spec, vocab_size, device)
         self.model.checkpointing = runtime.activation_checkpointing
         self.weights = Weights(self.model, spec.precision)
-        self.optimizer = spec.optimizer.build(self.weights.decayed(), self.weights.kept())
+        self.optimizer = spec.optimizer.build(self.weights)
         self.step = Step(
             self.model,
             self.weights,
             self.optimizer,
-            rates=rates,
+            factors=factors,
             clip=spec.clip,
             rows=rows,
             dropout_seed=spec.seed.dropout,
@@ -72,6 +72,7 @@ class Session:
         flops = costs(spec.model, vocab_size).flops_per_token
         self.speed = Speed(spec.tokens_per_step, flops, peak_flops(device, spec.precision))
         self.clock = Clock()
+        rates = [spec.optimizer.lr * factor for factor in factors]
         self.curves = Curves(run.append, self.steps, rates, self.clock, self.speed)
 
     def train(self, should_stop: ShouldStop) -> str:

@@ -37,7 +37,7 @@ class Reading:
 
 
 class Step:
-    """Steps one model; `rates` holds the learning rate of every step."""
+    """Steps one model; `factors` says of every step by what the learning rate of each group is multiplied."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Step:
         weights: Weights,
         optimizer: torch.optim.Optimizer,
         *,
-        rates: Sequence[float],
+        factors: Sequence[float],
         clip: float | None,
         rows: int,
         dropout_seed: int,
@@ -53,7 +53,7 @@ class Step:
         self.model, self.weights, self.optimizer = model, weights, optimizer
         self.clip, self.rows, self.dropout_seed = clip or math.inf, rows, dropout_seed
         self.device = weights.gradient.device
-        self.rates = rates if self.device.type == "cpu" else torch.tensor(rates, device=self.device)
+        self.rates = [self._table([group["lr"] * factor for factor in factors]) for group in optimizer.param_groups]
         self.frozen = torch.zeros((), device=self.device)
         self.on_their_way: deque[tuple[int, Tensor, Moment, Moment]] = deque()
         self.last: Moment | None = None
@@ -100,10 +100,14 @@ class Step:
         optimizer: Any = self.optimizer
         optimizer.grad_scale = (norm / self.clip).clamp(min=1).float()
         optimizer.found_inf = self.frozen
-        for group in optimizer.param_groups:
-            group["lr"] = self.rates[step]
+        for group, rates in zip(optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rates[step]
         optimizer.step()
         self.weights.publish()
+
+    def _table(self, rates: list[float]) -> Sequence[float] | Tensor:
+        """On a GPU the rates are there, so that no step brings its own."""
+        return rates if self.device.type == "cpu" else torch.tensor(rates, device=self.device)
 
     def _on_device(self, tokens_BT: Tensor) -> Tensor:
         if self.device.type == "cpu":

@@ -1,7 +1,10 @@
-"""Attention against torch's MultiheadAttention, and grouped heads against repeated ones."""
+"""Attention against torch's MultiheadAttention, grouped heads against repeated ones, and its options."""
+
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from labkit.components.attention import Attention, Gqa, Mha, Mqa, SelfAttention
@@ -66,6 +69,84 @@ def test_a_head_may_have_a_size_of_its_own() -> None:
         "output.weight": (16, 30),
     }
     assert module(torch.randn(1, 8, 16, dtype=torch.float64)).shape == (1, 8, 16)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"window": 3, "softcap": 20.0, "sinks": True, "scale": "inverse"},
+        {"qk_norm": "rms", "gate": "element"},
+        {"qk_norm": "layer", "qk_norm_over": "all_heads", "gate": "head", "bias": True},
+        {"key_bias": True, "output_bias": True},
+    ],
+)
+def test_options_leave_the_initial_values_as_they_were(options: dict[str, Any]) -> None:
+    plain, changed = (logical(built(Gqa(n_heads=4, n_kv_heads=2).patched(change))) for change in ({}, options))
+    assert list(plain) == ["query.weight", "key.weight", "value.weight", "output.weight"]
+    for name, value in plain.items():
+        assert torch.equal(changed[name], value), name
+
+
+@pytest.mark.parametrize(
+    ("spec", "biased"),
+    [
+        (Mha(n_heads=2, bias=True), ["query", "key", "value"]),
+        (Mha(n_heads=2, bias=True, key_bias=False), ["query", "value"]),
+        (Mha(n_heads=2, key_bias=True, gate="head"), ["key"]),
+        (Mha(n_heads=2, query_bias=True, value_bias=True, output_bias=True), ["query", "value", "output"]),
+    ],
+)
+def test_each_bias_is_added_to_its_own_product(spec: Attention, biased: list[str]) -> None:
+    module = built(spec)
+    views = logical(module)
+    assert [name.removesuffix(".bias") for name in views if name.endswith("bias")] == biased
+    for name in biased:
+        views[f"{name}.bias"].normal_()
+    x = torch.randn(2, 8, 16, dtype=torch.float64)
+    found = module.heads(x)
+    for name, heads in zip(("query", "key", "value"), found, strict=False):
+        expected = F.linear(x, views[f"{name}.weight"], views.get(f"{name}.bias"))
+        torch.testing.assert_close(heads.transpose(1, 2).flatten(2), expected)
+    if spec.gate.kind == "head":
+        torch.testing.assert_close(found.gate, x @ views["gate.weight"].T)
+
+
+def normed(x_BTHd: torch.Tensor, norm: str, over: str, gain: torch.Tensor) -> torch.Tensor:
+    y = x_BTHd if over == "head" else x_BTHd.flatten(2)
+    y = y - y.mean(-1, keepdim=True) if norm == "layer" else y
+    y = y / (y.square().mean(-1, keepdim=True) + {"layer": 1e-5, "rms": 1e-6}[norm]).sqrt() * gain
+    return y.view_as(x_BTHd)
+
+
+@pytest.mark.parametrize("over", ["head", "all_heads"])
+@pytest.mark.parametrize("place", ["before_position", "after_position"])
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_queries_and_keys_are_normalised_where_the_spec_says(over: str, place: str, norm: str) -> None:
+    spec = Gqa(n_heads=4, n_kv_heads=2, qk_norm=norm, qk_norm_over=over, qk_norm_place=place)
+    module = built(spec, position=Rope())
+    views = logical(module)
+    x, rotary = torch.randn(2, 8, 16, dtype=torch.float64), Rope().rotary(4, PLACE)
+    for name, n_heads in (("query", 4), ("key", 2)):
+        gain = views[f"qk_norm.{name}.gain"].normal_()
+        assert gain.shape == ((4,) if over == "head" else (4 * n_heads,))
+        heads = module.heads(x).q if name == "query" else module.heads(x).k
+        expected = (x @ views[f"{name}.weight"].T).unflatten(-1, (n_heads, 4))
+        if place == "before_position":
+            expected = rotary(normed(expected, norm, over, gain))
+        else:
+            expected = normed(rotary(expected), norm, over, gain)
+        torch.testing.assert_close(heads.transpose(1, 2), expected)
+
+
+@pytest.mark.parametrize("kind", ["head", "element"])
+def test_a_gate_scales_what_was_gathered_before_the_output_projection(kind: str) -> None:
+    gated, plain = built(Mha(n_heads=4, gate=kind)), built(Mha(n_heads=4))
+    x = torch.randn(2, 8, 16, dtype=torch.float64)
+    gathered = plain.mix(plain.heads(x), 0).transpose(1, 2)
+    gates = torch.sigmoid(x @ logical(gated)["gate.weight"].T)
+    assert gates.shape[-1] == {"head": 4, "element": 16}[kind]
+    expected = gathered * gates.unflatten(-1, (4, -1))
+    torch.testing.assert_close(gated(x), expected.flatten(2) @ logical(gated)["output.weight"].T)
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,88 @@
 """Feed-forward units against their formulas, and their widths."""
 
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
-import torch.nn.functional as F
+from torch import Tensor
 
-from labkit.components.feedforward import Gelu, Swiglu
+from labkit.components.feedforward import (
+    Bilinear,
+    FeedForward,
+    Geglu,
+    Gelu,
+    Glu,
+    Reglu,
+    Relu,
+    Relu2,
+    Silu,
+    Swiglu,
+)
 from labkit.components.parameters import draw, logical
 from labkit.components.place import Place
 
 PLACE = Place(0, 1, 8)
 
 
-def test_swiglu_is_its_formula() -> None:
-    module = Swiglu(d_ff=24).build(16, PLACE).double()
-    draw(module, 0, scale=lambda part: 0.5)
-    w = logical(module)
-    x = torch.randn(3, 16, dtype=torch.float64)
-    gate, up = x @ w["gate.weight"].T, x @ w["up.weight"].T
-    torch.testing.assert_close(module(x), (gate * torch.sigmoid(gate) * up) @ w["down.weight"].T)
+def relu(x: Tensor) -> Tensor:
+    return torch.where(x > 0, x, 0.0)
 
 
-@pytest.mark.parametrize(("approximate", "torch_name"), [("erf", "none"), ("tanh", "tanh")])
-def test_gelu_is_its_formula(approximate: str, torch_name: str) -> None:
-    module = Gelu(approximate=approximate, bias=True).build(16, PLACE).double()
+def sigmoid(x: Tensor) -> Tensor:
+    return 1 / (1 + torch.exp(-x))
+
+
+def gelu(x: Tensor) -> Tensor:
+    return x / 2 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    return x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+PLAIN: list[tuple[FeedForward, Callable[[Tensor], Tensor]]] = [
+    (Relu(), relu),
+    (Relu2(), lambda x: relu(x) ** 2),
+    (Gelu(), gelu),
+    (Gelu(approximate="tanh"), gelu_tanh),
+    (Silu(), lambda x: x * sigmoid(x)),
+]
+GATED: list[tuple[FeedForward, Callable[[Tensor], Tensor]]] = [
+    (Glu(), sigmoid),
+    (Bilinear(), lambda x: x),
+    (Reglu(), relu),
+    (Geglu(), gelu),
+    (Geglu(approximate="tanh"), gelu_tanh),
+    (Swiglu(), lambda x: x * sigmoid(x)),
+]
+
+
+def built(spec: FeedForward) -> tuple[torch.nn.Module, dict[str, Tensor], Tensor]:
+    module = spec.build(16, PLACE).double()
     draw(module, 0, scale=lambda part: 0.5)
-    w = logical(module)
-    x = torch.randn(3, 16, dtype=torch.float64)
-    torch.testing.assert_close(module(x), F.gelu(x @ w["up.weight"].T, approximate=torch_name) @ w["down.weight"].T)
+    weights = logical(module)
+    for name, view in weights.items():
+        if name.endswith("bias"):
+            view.normal_()
+    return module, weights, torch.randn(3, 16, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("spec", "activation"), PLAIN, ids=lambda value: getattr(value, "label", ""))
+def test_a_plain_unit_is_its_formula(spec: FeedForward, activation: Callable[[Tensor], Tensor], bias: bool) -> None:
+    module, w, x = built(spec.patched({"bias": bias}))
+    up = x @ w["up.weight"].T + w.get("up.bias", 0)
+    torch.testing.assert_close(module(x), activation(up) @ w["down.weight"].T + w.get("down.bias", 0))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("spec", "activation"), GATED, ids=lambda value: getattr(value, "label", ""))
+def test_a_gated_unit_is_its_formula(spec: FeedForward, activation: Callable[[Tensor], Tensor], bias: bool) -> None:
+    module, w, x = built(spec.patched({"bias": bias}))
+    gate, up = (x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0) for name in ("gate", "up"))
+    expected = (activation(gate) * up) @ w["down.weight"].T + w.get("down.bias", 0)
+    torch.testing.assert_close(module(x), expected)
 
 
 @pytest.mark.parametrize(
@@ -42,3 +98,10 @@ def test_gelu_is_its_formula(approximate: str, torch_name: str) -> None:
 )
 def test_the_hidden_width_follows_its_rule(spec, width: int, hidden: int) -> None:
     assert spec.hidden(width) == hidden
+
+
+def test_gated_units_have_the_size_of_plain_ones() -> None:
+    sizes = {
+        spec.label: sum(stored.numel() for stored in spec.build(192, PLACE).parameters()) for spec, _ in PLAIN + GATED
+    }
+    assert set(sizes.values()) == {8 * 192 * 192}

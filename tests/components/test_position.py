@@ -1,11 +1,13 @@
-"""Positions against complex rotation, and the property that makes them relative."""
+"""Positions against complex rotation and the published waves, and the property that makes them relative."""
+
+import math
 
 import pytest
 import torch
 
 from labkit.components.parameters import logical
 from labkit.components.place import Place
-from labkit.components.position import Learned, NoPosition, Rope
+from labkit.components.position import Learned, NoPosition, Rope, Sinusoidal
 
 PLACE = Place(0, 1, 12)
 
@@ -25,9 +27,11 @@ def turned_as_complex_numbers(x_BTHD: torch.Tensor, theta: float, layout: str) -
 @pytest.mark.parametrize("length", [12, 48])
 def test_rope_is_a_complex_rotation_also_beyond_the_training_length(layout: str, length: int) -> None:
     x = torch.randn(2, length, 3, 8, dtype=torch.float64)
-    rotary = Rope(theta=500.0, layout=layout).rotary(8, PLACE)
-    torch.testing.assert_close(rotary(x), turned_as_complex_numbers(x, 500.0, layout))
-    torch.testing.assert_close(rotary(x.float()), rotary(x).float(), rtol=1e-4, atol=1e-5)
+    rotary, expected = Rope(theta=500.0, layout=layout).rotary(8, PLACE), turned_as_complex_numbers(x, 500.0, layout)
+    torch.testing.assert_close(rotary(x.float()), expected.float(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rotary(x), expected)
+    torch.testing.assert_close(rotary.double()(x), expected)
+    torch.testing.assert_close(rotary(x[:, 5:], 5), expected[:, 5:])
 
 
 def test_a_fraction_turns_only_the_first_features() -> None:
@@ -51,14 +55,29 @@ def test_learned_positions_add_one_vector_each_and_reach_no_further() -> None:
     torch.nn.init.normal_(module.weight)
     x = torch.randn(2, 5, 16)
     torch.testing.assert_close(module(x), x + module.weight[:5])
+    torch.testing.assert_close(module(x, 7), x + module.weight[7:])
     assert Learned().reach(12) == 12
     assert list(logical(module)) == ["weight"]
+
+
+@pytest.mark.parametrize("width", [16, 7])
+@pytest.mark.parametrize("offset", [0, 10, 1000])
+def test_sinusoids_are_those_of_the_paper_and_never_end(width: int, offset: int) -> None:
+    added = Sinusoidal().build(width, PLACE).double()(torch.zeros(1, 5, width, dtype=torch.float64), offset)
+    for position in range(5):
+        for i in range(width):
+            angle = (offset + position) / 10_000 ** (2 * (i // 2) / width)
+            expected = math.cos(angle) if i % 2 else math.sin(angle)
+            assert added[0, position, i].item() == pytest.approx(expected, abs=1e-12)
+    assert Sinusoidal().reach(12) is None
+    assert not list(Sinusoidal().build(width, PLACE).parameters())
 
 
 def test_no_position_changes_nothing() -> None:
     x = torch.randn(2, 5, 16)
     assert NoPosition().build(16, PLACE)(x) is x
     assert NoPosition().rotary(8, PLACE)(x) is x
+    assert NoPosition().bias(4, PLACE)(torch.zeros(5, 5)).abs().sum() == 0
     assert NoPosition().reach(12) is None
 
 

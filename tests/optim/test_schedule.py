@@ -4,20 +4,20 @@ import math
 
 import pytest
 
-from labkit.optim.schedule import Constant, Cosine, Linear, Schedule, Wsd, length
+from labkit.optim.schedule import Constant, Cosine, InverseSqrt, Linear, Schedule, Wsd, length
 from labkit.spec import Mistake, ValidationError
 
-EVERY = [Constant(), Linear(), Cosine(), Wsd()]
+EVERY = [Constant(), Linear(), Cosine(), InverseSqrt(), Wsd(), Wsd(shape="sqrt")]
 
 
-@pytest.mark.parametrize("schedule", EVERY, ids=lambda schedule: schedule.kind)
+@pytest.mark.parametrize("schedule", EVERY, ids=lambda schedule: schedule.label)
 def test_a_schedule_without_warmup_starts_at_the_full_rate_and_stays_within_it(schedule: Schedule) -> None:
     factors = [schedule.factor(step, 100) for step in range(100)]
     assert factors[0] == 1.0
     assert all(0 < factor <= 1 for factor in factors)
 
 
-@pytest.mark.parametrize("schedule", EVERY, ids=lambda schedule: schedule.kind)
+@pytest.mark.parametrize("schedule", EVERY, ids=lambda schedule: schedule.label)
 def test_warmup_rises_linearly_to_the_full_rate(schedule: Schedule) -> None:
     warm = schedule.patched({"warmup": 4})
     assert [warm.factor(step, 40) for step in range(5)] == [0.2, 0.4, 0.6, 0.8, 1.0]
@@ -53,6 +53,26 @@ def test_wsd_counts_its_decay_in_steps_from_one_on() -> None:
     schedule = Wsd(decay=10)
     assert schedule.factor(90, 100) == 1.0
     assert schedule.factor(95, 100) == pytest.approx(0.5)
+
+
+def test_the_square_root_of_wsd_falls_fast_and_then_slowly() -> None:
+    schedule = Wsd(decay=0.16, final=0.1, shape="sqrt")
+    factors = [schedule.factor(step, 100) for step in range(100)]
+    assert factors[:85] == [1.0] * 85
+    assert factors[84:] == pytest.approx([1 - 0.9 * math.sqrt(passed / 16) for passed in range(16)], rel=1e-12)
+
+
+def test_the_inverse_square_root_is_that_of_the_paper_relative_to_its_peak() -> None:
+    schedule, warmup = InverseSqrt(warmup=39), 40
+    paper = [min(number**-0.5, number * warmup**-1.5) for number in range(1, 1001)]
+    factors = [schedule.factor(step, 1000) for step in range(1000)]
+    assert factors == pytest.approx([rate * math.sqrt(warmup) for rate in paper], rel=1e-12)
+    assert factors.index(max(factors)) == 39
+
+
+def test_the_inverse_square_root_does_not_depend_on_how_many_steps_there_are() -> None:
+    schedule = InverseSqrt(warmup=10)
+    assert schedule.factor(50, 60) == schedule.factor(50, 1000)
 
 
 def test_constant_never_falls() -> None:

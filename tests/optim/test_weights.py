@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from labkit.components.parameters import Linear, Part, Role, bias, gain
-from labkit.optim.weights import Precision, Weights
+from labkit.optim.weights import Precision, Weights, groups
 
 
 class Net(nn.Module):
@@ -27,7 +27,36 @@ class Net(nn.Module):
 
 
 def test_decay_is_told_by_roles_and_never_by_shape() -> None:
-    assert Weights(Net(), "fp32").matrices == {"project.weight", "row"}
+    assert {weight.name for weight in Weights(Net(), "fp32") if weight.is_matrix} == {"project.weight", "row"}
+
+
+def test_groups_are_named_and_only_matrices_decay() -> None:
+    decayed, kept = groups(Weights(Net(), "fp32"), weight_decay=0.3)
+    assert [name for name, _ in decayed["params"]] == ["row", "project.weight"]
+    assert [name for name, _ in kept["params"]] == ["gain", "bias", "square_gain"]
+    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.3, 0.0)
+
+
+def test_logical_parameters_are_views_of_masters_and_of_the_gradient() -> None:
+    weights = Weights(Net(), "bf16")
+    weights.gradient.copy_(torch.arange(weights.gradient.numel()))
+    gate, up = {weight.name: weight for weight in weights}["project.weight"].logical()
+    assert [(piece.name, piece.parts[0].role) for piece in (gate, up)] == [
+        ("project.weight/gate", Role.GATE),
+        ("project.weight/up", Role.UP),
+    ]
+    whole = weights.masters["project.weight"]
+    for piece, rows in ((gate, slice(0, 3)), (up, slice(3, 6))):
+        assert torch.equal(piece.value.grad, whole.grad[rows])
+        piece.value.fill_(7.0)
+    weights.forget_gradients()
+    assert whole.eq(7.0).all()
+    assert up.value.grad.eq(0).all()
+
+
+def test_what_is_one_logical_parameter_is_its_own_piece() -> None:
+    gain = {weight.name: weight for weight in Weights(Net(), "fp32")}["gain"]
+    assert list(gain.logical()) == [gain]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from labkit.components.parameters import logical
+from labkit.optim.optimizer import Optimizer
 from labkit.optim.weights import Weights
 from labkit.train.checkpoint import Cadence, Checkpoints, packed, unpack
 from labkit.train.loop import build
@@ -69,25 +70,39 @@ def test_what_a_killed_writer_left_is_ignored_and_removed(checkpoints: Checkpoin
     assert [path.name for path in checkpoints.folder.iterdir()] == ["step-000000001"]
 
 
+STATE = {
+    "adamw": {"step", "exp_avg", "exp_avg_sq"},
+    "sgd": {"momentum"},
+    "lion": {"momentum"},
+    "adafactor": {"step", "mean", "row_mean", "column_mean"},
+    "muon": {"momentum", "step", "exp_avg", "exp_avg_sq"},
+}
+
+
+def test_the_state_of_every_optimizer_is_known_here() -> None:
+    assert set(STATE) == set(Optimizer.variants)
+
+
+@pytest.mark.parametrize("optimizer", list(STATE))
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp64"])
-def test_masters_and_optimizer_state_return_to_the_bit(lab, precision: str) -> None:
-    spec = lab.spec.patched({"precision": precision})
+def test_masters_and_optimizer_state_return_to_the_bit(lab, precision: str, optimizer: str) -> None:
+    spec = lab.spec.patched({"precision": precision, "optimizer": optimizer})
 
     def fresh(seed: int) -> tuple[Weights, torch.optim.Optimizer]:
         weights = Weights(build(spec.patched({"seed": seed}), 257, CPU), spec.precision)
-        return weights, spec.optimizer.build(weights.decayed(), weights.kept())
+        return weights, spec.optimizer.build(weights)
 
-    weights, optimizer = fresh(0)
+    weights, stepped = fresh(0)
     for _ in range(2):
         weights.gradient.normal_()
-        optimizer.step()
-    before = {name: value.clone() for name, value in packed(weights, optimizer).items()}
+        stepped.step()
+    before = {name: value.clone() for name, value in packed(weights, stepped).items()}
     others, other = fresh(1)
     unpack(before, others, other)
     after = packed(others, other)
     assert set(before) == set(after)
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert {name.split("/")[1] for name in before if name.startswith("optimizer/")} == {"step", "exp_avg", "exp_avg_sq"}
+    assert {name.split("/")[1] for name in before if name.startswith("optimizer/")} == STATE[optimizer]
     for copy, master in others.copies:
         assert torch.equal(copy, master.to(copy.dtype))
 

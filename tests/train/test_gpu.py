@@ -1,12 +1,16 @@
 """What holds on a CPU holds on a GPU, with bf16 and readings that come late."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
 
 from labkit.model import Transformer
+from labkit.optim.optimizer import Optimizer
+from labkit.optim.weights import Weights
 from labkit.tracking.record import Run
+from labkit.train.loop import build
 from labkit.train.run import RunSpec
 
 pytestmark = [
@@ -36,6 +40,33 @@ def test_exact_runs_repeat_bit_for_bit_also_when_interrupted(lab, spec, curves, 
     lab.train(spec, cut, lambda: next(asked) >= 23, device="cuda")
     lab.train(spec, cut, device="cuda")
     assert curves(whole) == curves(again) == curves(cut)
+
+
+@pytest.mark.parametrize("optimizer", list(Optimizer.variants))
+def test_exact_runs_of_every_optimizer_repeat_also_when_interrupted(lab, spec, curves, optimizer: str) -> None:
+    spec = spec.patched({"optimizer": optimizer})
+    whole, cut = lab.train(spec, device="cuda"), lab.plan(spec)
+    asked = itertools.count()
+    lab.train(spec, cut, lambda: next(asked) >= 23, device="cuda")
+    lab.train(spec, cut, device="cuda")
+    assert curves(whole) == curves(cut)
+
+
+@pytest.mark.parametrize("optimizer", list(Optimizer.variants))
+def test_no_optimizer_waits_for_the_device(spec, optimizer: str) -> None:
+    spec = spec.patched({"optimizer": optimizer})
+    weights = Weights(build(spec, 257, torch.device("cuda")), spec.precision)
+    stepped: Any = spec.optimizer.build(weights)
+    stepped.grad_scale, stepped.found_inf = torch.ones((), device="cuda"), torch.zeros((), device="cuda")
+    for group in stepped.param_groups:
+        group["lr"] = torch.tensor(1e-3, device="cuda")
+    weights.gradient.normal_()
+    stepped.step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        stepped.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_late_reading_cuts_the_record_at_the_step_that_diverged(lab, spec) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from labkit.model import costs
+from labkit.optim.optimizer import Optimizer
 from labkit.spec import Mistake
 
 
@@ -98,6 +99,37 @@ def test_an_interrupted_run_equals_an_uninterrupted_one(lab, longer, curves, mon
     assert [run.record()["final"][key] for key in same] == [whole.record()["final"][key] for key in same]
     assert run.record()["by_position"] == whole.record()["by_position"]
     assert curves(run) == curves(whole)
+
+
+RATES = {"adamw": 0.01, "sgd": 0.3, "lion": 0.003, "adafactor": 0.1, "muon": 0.02}
+
+
+def test_every_optimizer_is_trained_with_here() -> None:
+    assert set(RATES) == set(Optimizer.variants)
+
+
+@pytest.mark.parametrize("optimizer", list(RATES))
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp64"])
+def test_every_optimizer_goes_on_to_the_bit_where_it_was_interrupted(lab, curves, optimizer: str, precision) -> None:
+    spec = lab.spec.patched({"optimizer": optimizer, "precision": precision, "evaluation.points": 1})
+    whole, cut = lab.train(spec), lab.plan(spec)
+    for stop in (1, 6):
+        lab.train(spec, cut, after(stop))
+    lab.train(spec, cut)
+    assert curves(cut) == curves(whole)
+    weights = [run.checkpoints.joinpath("final.safetensors").read_bytes() for run in (whole, cut)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("optimizer", list(RATES))
+def test_every_optimizer_learns(lab, longer, optimizer: str) -> None:
+    changes = {
+        "optimizer": {"kind": optimizer, "lr": RATES[optimizer]},
+        "evaluation.points": 2,
+        "evaluation.windows": 2,
+    }
+    losses = [loss for _, loss in lab.train(longer.patched(changes)).metrics()["train/loss"]]
+    assert losses[-1] < losses[0] - 0.5
 
 
 def test_a_paused_run_says_where_it_is(lab) -> None:

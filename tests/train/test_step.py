@@ -18,8 +18,8 @@ def made(lab, clip: float | None = None, rows: int = 4, **changes: Any) -> Step:
     spec = lab.spec.patched({"precision": "fp64", **changes})
     model = build(spec, 257, CPU)
     weights = Weights(model, spec.precision)
-    optimizer = spec.optimizer.build(weights.decayed(), weights.kept())
-    return Step(model, weights, optimizer, rates=[0.01] * 100, clip=clip, rows=rows, dropout_seed=0)
+    optimizer = spec.optimizer.build(weights)
+    return Step(model, weights, optimizer, factors=[1.0, 0.5, 0.25] * 20, clip=clip, rows=rows, dropout_seed=0)
 
 
 def batch(lab, rows: int = 4) -> torch.Tensor:
@@ -72,6 +72,15 @@ def test_a_step_that_is_not_finite_freezes_everything_from_then_on(lab) -> None:
     assert [reading.frozen for reading in step.readings()] == [False, True, True]
     after = logical(step.model)
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_every_group_follows_the_schedule_at_its_own_rate(lab) -> None:
+    step = made(lab, **{"optimizer": {"kind": "muon", "lr": 0.02, "adamw": {"lr": 0.004}}})
+    for number, factor in enumerate((1.0, 0.5, 0.25)):
+        step(number, batch(lab))
+        rates = {name: group["lr"] for group in step.optimizer.param_groups for name in group["param_names"]}
+        assert rates["embedding.weight"] == rates["norm.gain"] == 0.004 * factor
+        assert {rate for name, rate in rates.items() if "layers.0" in name and "gain" not in name} == {0.02 * factor}
 
 
 def test_readings_come_late_and_none_is_lost(lab) -> None:

@@ -1,0 +1,80 @@
+"""Steps by a rule, guarded: a step that is not finite changes nothing, and nobody waits to learn whether it was.
+
+w ← w - lr (λ w + direction(g / grad_scale))        unless found_inf, which stays on the device; λ on matrices only
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from labkit.optim.weights import Weight, groups
+
+State = Mapping[str, Tensor]
+
+
+class Rule(Protocol):
+    """How one weight moves. Everything is a tensor on its device: a rule never asks for a value."""
+
+    @property
+    def lr(self) -> float: ...
+
+    def start(self, weight: Weight) -> State:
+        """What is remembered of a weight, before the first step."""
+        ...
+
+    def direction(self, gradient: Tensor, weight: Weight, state: State) -> tuple[Tensor, State]:
+        """Where to go for a gradient, and what to remember: new tensors; none that came in is written to."""
+        ...
+
+
+class Guarded(torch.optim.Optimizer):
+    """Steps weights by a rule; takes `grad_scale` and `found_inf` as torch's fused optimizers do."""
+
+    def __init__(self, rule: Rule, weights: Iterable[Weight], weight_decay: float) -> None:
+        super().__init__(groups(weights, weight_decay), {"lr": rule.lr})
+        self.rule = rule
+        self.grad_scale, self.found_inf = _unscaled(self)
+        for group in self.param_groups:
+            for weight in group["weights"]:
+                self.state[weight.value] = dict(rule.start(weight))
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        frozen = self.found_inf.bool()
+        for group in self.param_groups:
+            for weight in group["weights"]:
+                self._move(weight, group["lr"], group["weight_decay"], frozen)
+
+    def _move(self, weight: Weight, lr: float | Tensor, weight_decay: float, frozen: Tensor) -> None:
+        assert weight.value.grad is not None
+        state = self.state[weight.value]
+        direction, remembered = self.rule.direction(weight.value.grad / self.grad_scale, weight, state)
+        moved = weight.value - lr * (weight_decay * weight.value + direction)
+        for old, new in ((weight.value, moved), *((state[key], remembered[key]) for key in state)):
+            torch.where(frozen, old, new, out=old)
+
+
+class Together(torch.optim.Optimizer):
+    """Optimizers of different weights as one: their groups, each with its own rate, and one state."""
+
+    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+        super().__init__([group for optimizer in optimizers for group in optimizer.param_groups], {})
+        self.optimizers: tuple[Any, ...] = optimizers
+        self.grad_scale, self.found_inf = _unscaled(self)
+        for optimizer in optimizers:
+            self.state.update(optimizer.state)
+            optimizer.state = self.state
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for optimizer in self.optimizers:
+            optimizer.grad_scale, optimizer.found_inf = self.grad_scale, self.found_inf
+            optimizer.step()
+
+
+def _unscaled(optimizer: torch.optim.Optimizer) -> tuple[Tensor, Tensor]:
+    """The scalars of a step that is not clipped and finite."""
+    device = optimizer.param_groups[0]["params"][0].device
+    return torch.ones((), device=device), torch.zeros((), device=device)
