@@ -11,16 +11,19 @@ import webbrowser
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
+    from labkit.spec import Spec
     from labkit.study.editions import Asked
     from labkit.study.loading import Loaded
     from labkit.tracking.console import Console
     from labkit.tracking.record import Edition
     from labkit.train.run import Runtime
+
+    S = TypeVar("S", bound="Spec")
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -59,6 +62,10 @@ MicroBatch = Annotated[
 ]
 Checkpointing = Annotated[bool, typer.Option("--activation-checkpointing", help="Less memory, the same numbers.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Prompts = Annotated[
+    list[str] | None,
+    typer.Option("--prompt", metavar="TEXT", help="May be given again.", show_default="a document's beginning"),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a mistake.")]
 
 
@@ -188,6 +195,56 @@ def report(target: Target, *, as_json: AsJson = False, runs: Runs = None, debug:
 
 
 @app.command()
+def generate(
+    target: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or experiment:variant:seed.")],
+    *,
+    prompts: Prompts = None,
+    tokens: Annotated[int, typer.Option(metavar="N", help="At most so many, for each prompt.")] = 128,
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1 the probable is more so; 0 is greedy.", show_default="1")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(metavar="K", help="Only the K most probable tokens.", show_default="all")
+    ] = None,
+    top_p: Annotated[float, typer.Option(metavar="P", help="Only the fewest tokens that reach probability P.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Always the most probable token.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Read the whole text again for each token.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    runs: Runs = None,
+    debug: Debug = False,
+) -> None:
+    """Let a finished run's model write on."""
+    with _answering(debug) as console:
+        from labkit.generate import Sampling, Writer
+        from labkit.generate.writer import VERSION, legible
+        from labkit.spec import Mistake
+        from labkit.study.finding import run_of
+        from labkit.train.device import settings
+        from labkit.train.run import Runtime
+
+        if greedy and temperature:
+            raise Mistake(f"--greedy: --temperature {temperature:g} is given as well; leave one of them out")
+        heat = 0.0 if greedy else 1.0 if temperature is None else temperature
+        fields = {"tokens": tokens, "top_k": top_k, "top_p": top_p, "seed": seed}
+        sampling = _options(Sampling, **fields, temperature=heat)
+        runtime, found = _options(Runtime, device=device), run_of(target, runs)
+        spec, _ = _recorded(found.path)
+        with settings(runtime) as chosen:
+            writer = Writer.opened(found, spec, chosen, console)
+            written = writer.write(prompts or [""], sampling, cached=not no_cache)
+        if as_json:
+            texts = [each.as_json() for each in written]
+            _print(
+                console,
+                {"version": VERSION, "run": str(found.path), "sampling": sampling.as_json(), "texts": texts},
+            )
+        else:
+            console.show("\n\n".join(legible(each.prompt + each.text) for each in written), whole=True)
+
+
+@app.command()
 def sync(
     target: Annotated[
         str, typer.Argument(metavar="[FILE|NAME]", help="All experiments where none is named.", show_default=False)
@@ -287,14 +344,21 @@ def _asked(baseline: str, sets: list[str] | None, steps: int | None, seeds: int 
 
 
 def _runtime(device: str, mode: str, micro_batch: int | None, activation_checkpointing: bool) -> "Runtime":
-    from labkit.spec import Mistake, ValidationError, explain
     from labkit.train.run import Runtime
 
     fields = {"device": device, "mode": mode, "micro_batch": micro_batch}
+    return _options(Runtime, **fields, activation_checkpointing=activation_checkpointing)
+
+
+def _options(cls: "type[S]", **fields: Any) -> "S":
+    """A spec of what was typed; its fields are the command's options."""
+    from labkit.spec import Mistake, ValidationError, explain
+
     try:
-        return Runtime.from_json({**fields, "activation_checkpointing": activation_checkpointing})
+        return cls.from_json(fields)
     except ValidationError as error:
-        raise Mistake(f"--{explain(error, Runtime)}") from error
+        option, colon, rest = explain(error, cls).partition(":")
+        raise Mistake(f"--{option.replace('_', '-')}{colon}{rest}") from error
 
 
 def _command(file: Path, asked: "Asked") -> str:
