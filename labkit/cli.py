@@ -187,6 +187,47 @@ def report(target: Target, *, as_json: AsJson = False, runs: Runs = None, debug:
         _conclude(console, edition_of(target, runs), as_json, again=True)
 
 
+@app.command("import")
+def import_model(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A model that transformers saved.")],
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to write it.", show_default="imported/<DIR's name>")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """A model of Hugging Face as a model spec and weights."""
+    with _answering(debug) as console:
+        from labkit.interop import import_folder
+        from labkit.spec import lean
+
+        target = to or Path("imported") / folder.resolve().name
+        spec = import_folder(folder, target)
+        if as_json:
+            _print(console, {"version": 1, "folder": str(target), "model": spec.as_json()})
+        else:
+            console.document(f"model = ModelSpec.from_json({lean(spec)!r})")
+            console.say(f"written to {target}; labkit.interop.load({str(target)!r}) gives the spec and the model")
+
+
+@app.command("export")
+def export_model(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")],
+    debug: Debug = False,
+) -> None:
+    """A finished run as a folder that transformers loads with no custom code."""
+    with _answering(debug) as console:
+        from labkit.interop import export_run
+        from labkit.tracking.record import Run
+
+        spec, _ = _recorded(run)
+        exported = export_run(Run(run.absolute()), spec, folder)
+        for note in exported.notes:
+            console.say(note, "yellow")
+        console.say(f"{folder}: {exported.architecture}; AutoModelForCausalLM.from_pretrained loads it")
+
+
 @app.command()
 def sync(
     target: Annotated[

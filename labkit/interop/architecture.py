@@ -11,11 +11,40 @@ from labkit.model import ModelSpec
 from labkit.spec import Mistake, ValidationError, explain
 
 WITHOUT_EFFECT = frozenset(
-    "_name_or_path architectures attn_implementation bos_token_id chunk_size_feed_forward classifier_dropout dtype "
-    "eos_token_id gradient_checkpointing id2label is_decoder is_encoder_decoder label2id model_type n_ctx "
-    "output_attentions output_hidden_states pad_token_id problem_type return_dict summary_activation "
-    "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj task_specific_params tokenizer_class "
-    "torch_dtype transformers_version use_cache vocab_size".split()
+    (
+        "_name_or_path",
+        "architectures",
+        "attn_implementation",
+        "bos_token_id",
+        "cache_implementation",
+        "chunk_size_feed_forward",
+        "classifier_dropout",
+        "dtype",
+        "eos_token_id",
+        "gradient_checkpointing",
+        "id2label",
+        "is_decoder",
+        "is_encoder_decoder",
+        "label2id",
+        "model_type",
+        "n_ctx",
+        "output_attentions",
+        "output_hidden_states",
+        "pad_token_id",
+        "problem_type",
+        "return_dict",
+        "summary_activation",
+        "summary_first_dropout",
+        "summary_proj_to_labels",
+        "summary_type",
+        "summary_use_proj",
+        "task_specific_params",
+        "tokenizer_class",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+        "vocab_size",
+    )
 )
 """Fields of a config that say nothing of what tokens are mapped to which logits, or that are read elsewhere."""
 

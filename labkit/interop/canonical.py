@@ -1,6 +1,7 @@
 """One way of writing for all specs that compute the same function, so that they can be compared."""
 
 import math
+from typing import Any
 
 from labkit.components import Dropout, Loss
 from labkit.components.attention import Gqa, Mha, Mqa
@@ -54,13 +55,14 @@ def _attention(layer: ModelSpec) -> dict[str, object]:
     if not isinstance(attention, Mha | Gqa | Mqa):
         return {"pattern": ()}
     head_dim = attention.width_of_head(width)
-    same = {name: value for name, value in attention if name not in ("kind", "n_kv_heads")}
+    same: dict[str, Any] = {name: value for name, value in attention if name not in ("kind", "n_kv_heads")}
     same |= {f"{name}_bias": name in attention.biased for name in ("query", "key", "value")} | {"bias": False}
     if isinstance(attention.scale, InverseRoot | Inverse | Fixed):
         same["scale"] = Fixed(value=_snapped(attention.scale.factor(head_dim)))
     if isinstance(attention.qk_norm, NoNorm):
         same |= {"qk_norm_over": "head", "qk_norm_place": "before_position"}
-    return {"attention": Gqa(**{**same, "n_kv_heads": attention.kv_heads, "head_dim": head_dim}), "pattern": ()}
+    same |= {"n_kv_heads": attention.kv_heads, "head_dim": head_dim}
+    return {"attention": Gqa.model_validate(same), "pattern": ()}
 
 
 def _snapped(scale: float) -> float:

@@ -94,12 +94,45 @@ class Only(Clause):
         return {self.field: self.value if self.default is MISSING else self.default}
 
     def read(self, config: Config) -> Paths:
-        if (value := config[self.field]) != self.value:
-            raise Mistake(f"config.json: {self.field} = {value!r} has no counterpart in labkit, only {self.value!r} has")
+        value = config[self.field]
+        if value != self.value and (value or self.value):  # null says no as false does
+            raise Mistake(
+                f"config.json: {self.field} = {value!r} has no counterpart in labkit, only {self.value!r} has"
+            )
         return {}
 
     def write(self, layers: Layers) -> dict[str, Any]:
         return {} if self.default is MISSING else {self.field: self.value}
+
+
+@dataclass(frozen=True)
+class Unread(Clause):
+    """A field that lies in an architecture's files, but that transformers does not look at there."""
+
+    field: str
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return {self.field: None}
+
+
+@dataclass(frozen=True)
+class Inner(Clause):
+    """The hidden features of GPT's feed-forward; four times the width where it is null."""
+
+    field: str = "n_inner"
+    width: str = "n_embd"
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return {self.field: None}
+
+    def read(self, config: Config) -> Paths:
+        return {"feedforward.d_ff": config[self.field] or 4 * config[self.width]}
+
+    def write(self, layers: Layers) -> dict[str, Any]:
+        d_ff = at(layers[0], "feedforward.d_ff")
+        return {} if d_ff is MISSING else {self.field: d_ff}
 
 
 @dataclass(frozen=True)

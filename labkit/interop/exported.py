@@ -34,7 +34,9 @@ def export_run(run: Run, spec: RunSpec, target: Path) -> Exported:
     architecture = fitting(spec.model)
     file, record = run.checkpoints / "final.safetensors", run.record()
     if not file.is_file():
-        raise Mistake(f"{run.path}: its status is {record.get('status')!r}; only a finished run leaves weights to export")
+        raise Mistake(
+            f"{run.path}: its status is {record.get('status')!r}; only a finished run leaves weights to export"
+        )
     weights = load_file(file)
     base, store = Path(record["base"]), Path(record["data"]["store"])
     target.mkdir(parents=True, exist_ok=True)

@@ -79,7 +79,8 @@ class Windows(Clause):
     def write(self, layers: Layers) -> dict[str, Any]:
         windows = [layer.attention.window for layer in layers]
         types = ["full_attention" if window is None else "sliding_attention" for window in windows]
-        return {"layer_types": types, "sliding_window": max((each for each in windows if each), default=None)}
+        widest = max((each for each in windows if each), default=self.window_default)
+        return {"layer_types": types, "sliding_window": widest}
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class UpperWindows(Windows):
     """Qwen's: with ``use_sliding_window``, the layers from ``max_window_layers`` on slide, unless layer_types says."""
 
     max_default: int = 28
+    """Of ``max_window_layers``."""
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -105,7 +107,7 @@ class UpperWindows(Windows):
 
     def write(self, layers: Layers) -> dict[str, Any]:
         written = super().write(layers)
-        slides = written["sliding_window"] is not None
+        slides = "sliding_attention" in written["layer_types"]
         return {**written, "use_sliding_window": slides, "max_window_layers": len(layers)}
 
 

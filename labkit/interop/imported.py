@@ -1,7 +1,7 @@
 """Models from elsewhere in labkit's own words.
 
-    <folder>/model.json            the spec, the vocabulary's size, and where they come from
-    <folder>/weights.safetensors   the logical parameters, in the precision that they came in
+<folder>/model.json            the spec, the vocabulary's size, and where they come from
+<folder>/weights.safetensors   the logical parameters, in the precision that they came in
 """
 
 from collections.abc import Mapping

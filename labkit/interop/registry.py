@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from labkit.interop.architecture import Architecture
+from labkit.interop.gemma2 import GEMMA2
+from labkit.interop.gpt2 import GPT2
+from labkit.interop.gpt_neox import GPT_NEOX
+from labkit.interop.gptj import GPTJ
 from labkit.interop.llama import LLAMA
 from labkit.interop.mistral import MISTRAL
+from labkit.interop.olmo2 import OLMO2
 from labkit.interop.qwen2 import QWEN2
 from labkit.interop.qwen3 import QWEN3
 from labkit.model import ModelSpec
 from labkit.spec import Mistake
 
-ARCHITECTURES = {each.model_type: each for each in (LLAMA, MISTRAL, QWEN2, QWEN3)}
+ALL = (LLAMA, MISTRAL, QWEN2, QWEN3, GPT2, GPT_NEOX, GPTJ, OLMO2, GEMMA2)
+ARCHITECTURES = {each.model_type: each for each in ALL}
 """By model type; the first that can express a spec is taken."""
 
 
@@ -37,6 +43,11 @@ def fitting(spec: ModelSpec) -> Architecture:
             return architecture
     if not faults:
         raise Mistake("no architecture of transformers can express this model.\n" + "\n".join(refusals))
-    nearest = min(faults, key=lambda name: len(faults[name]))
+    nearest = min(faults, key=lambda name: _distance(faults[name]))
     ways = "\n".join(f"model.{path}: {here} here, {there} there" for path, (here, there) in faults[nearest].items())
     raise Mistake(f"no architecture of transformers can express this model; the nearest is {nearest}, but\n{ways}")
+
+
+def _distance(faults: dict[str, tuple[str, str]]) -> tuple[int, int]:
+    """Few differences are near, and of as many those deep inside of a component."""
+    return len(faults), -sum(path.count(".") for path in faults)

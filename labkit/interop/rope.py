@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.components.position import Rope
-from labkit.components.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling
+from labkit.components.rope_scaling import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
 from labkit.interop.clauses import Clause, Config, Layers, Paths
 from labkit.spec import Mistake
 
@@ -32,7 +32,7 @@ KEYS = {
     },
 }
 """For each rope_type, its keys and the fields of a RopeScaling; YaRN's mscales make up its attention factor."""
-KINDS = {LinearScaling: "linear", Llama3Scaling: "llama3", YarnScaling: "yarn"}
+KINDS: dict[type[RopeScaling], str] = {LinearScaling: "linear", Llama3Scaling: "llama3", YarnScaling: "yarn"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Rotation(Clause):
             said.pop(ORIGINAL)  # as where it is left out
         if kind == "yarn":
             said = completed(said, context)
-        elif kind != "yarn" and "factor" not in said:
+        elif "factor" not in said:
             raise Mistake(f"config.json: rope_parameters.factor is missing; {kind} rope needs it")
         fields = {KEYS[kind][key]: value for key, value in said.items() if value is not None}
         return {"position.scaling.kind": kind} | {f"position.scaling.{name}": value for name, value in fields.items()}

@@ -25,14 +25,17 @@ class Layout:
         return stored.split(list(sizes))
 
 
+STACKED = Layout()
+
+
 class Transposed(Layout):
     """Matrices lie as (in, out): GPT-2's Conv1D."""
 
     def join(self, parts: Sequence[Tensor], spec: ModelSpec) -> Tensor:
-        return super().join(parts, spec).T
+        return transposed(super().join(parts, spec))
 
     def split(self, stored: Tensor, sizes: Sequence[int], spec: ModelSpec) -> Sequence[Tensor]:
-        return super().split(stored.T, sizes, spec)
+        return super().split(transposed(stored), sizes, spec)
 
 
 class ByHead(Layout):
@@ -47,13 +50,18 @@ class ByHead(Layout):
         return [part.flatten(0, 1) for part in heads.unbind(1)]
 
 
+def transposed(stored: Tensor) -> Tensor:
+    """The transposed matrix; a bias as it is."""
+    return stored.T if stored.ndim == 2 else stored
+
+
 @dataclass(frozen=True)
 class Modules:
     """The modules that a tensor of transformers holds."""
 
     theirs: str
     ours: tuple[str, ...]
-    layout: Layout = Layout()
+    layout: Layout = STACKED
 
 
 def modules(pairs: Mapping[str, str]) -> tuple[Modules, ...]:
@@ -83,7 +91,7 @@ class Tensors:
         """Tensors of transformers -> logical parameters of these shapes. Raises Mistake for one that does not fit."""
         found: dict[str, Tensor] = {}
         for theirs, ours, entry in self.pairs(shapes, spec):
-            stored = _fitting(theirs, find(theirs), ours, shapes, entry, spec)
+            stored = _fitting(theirs, find(theirs), entry.layout, [shapes[name] for name in ours], spec)
             parts = entry.layout.split(stored, [shapes[name][0] for name in ours], spec)
             found |= dict(zip(ours, parts, strict=True))
         return found
@@ -121,16 +129,12 @@ def turned(weights: Mapping[str, Tensor], spec: ModelSpec, layout: str) -> Mappi
 
 def halves(rotated: int, head_dim: int) -> Tensor:
     """Where each feature of the half layout lies in the interleaved one."""
-    return torch.cat(
-        (torch.arange(0, rotated, 2), torch.arange(1, rotated, 2), torch.arange(rotated, head_dim))
-    )
+    return torch.cat((torch.arange(0, rotated, 2), torch.arange(1, rotated, 2), torch.arange(rotated, head_dim)))
 
 
-def _fitting(
-    name: str, stored: Tensor, ours: tuple[str, ...], shapes: Mapping[str, torch.Size], entry: Modules, spec: ModelSpec
-) -> Tensor:
-    """The tensor, if it has the shape that the spec gives it."""
-    empty = [torch.empty(shapes[part], device="meta") for part in ours]
-    if (wanted := tuple(entry.layout.join(empty, spec).shape)) != tuple(stored.shape):
-        raise Mistake(f"{name}: its shape is {tuple(stored.shape)}, but config.json makes it {wanted}")
+def _fitting(name: str, stored: Tensor, layout: Layout, shapes: Sequence[torch.Size], spec: ModelSpec) -> Tensor:
+    """The tensor, if it has the shape that parts of these shapes make."""
+    wanted = layout.join([torch.empty(shape, device="meta") for shape in shapes], spec).shape
+    if wanted != stored.shape:
+        raise Mistake(f"{name}: its shape is {tuple(stored.shape)}, but config.json makes it {tuple(wanted)}")
     return stored

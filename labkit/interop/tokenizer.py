@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.data.encoding import byte_alphabet
 from labkit.data.pretrained import Pretrained
-from labkit.data.store import Store
 from labkit.data.tokenizer import END, Byte, Tokenizer
 from labkit.spec import Mistake
 from labkit.tracking.record import write_bytes, write_json
@@ -41,13 +40,14 @@ def _description(tokenizer: Tokenizer, base: Path, store: Path) -> tuple[bytes, 
         encoder = tokenizer.encoder(base, ())
         return encoder.description, encoder.end
     try:
-        return (store / "tokenizer.json").read_bytes(), Store(store).end
-    except (OSError, Mistake) as error:
+        description = (store / "tokenizer.json").read_bytes()
+    except OSError as error:
         kind = tokenizer.as_json()["kind"]
         raise Mistake(
             f"{store}: the run's data store, which holds its {kind} tokenizer, is gone ({error}). "
             f"Run the experiment with --fresh, so that the data is prepared again, and export that run."
         ) from error
+    return description, tokenizer.size(base) - 1  # the last id, as `Bpe.encoder` makes it
 
 
 def byte_tokenizer() -> "tokenizers.Tokenizer":
