@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from labkit.components.parameters import logical
 from labkit.data.tokenizer import Bpe, Byte
@@ -115,3 +116,16 @@ def test_a_trained_tokenizer_comes_from_the_store(transformers: Any, tmp_path: P
     ids, _ = encoder.encode([TEXT.encode()])
     assert tokenizer(TEXT)["input_ids"] == ids.tolist()
     assert tokenizer.eos_token_id == encoder.end
+
+
+def test_files_of_the_bare_model_with_computed_buffers_are_read(tmp_path: Path) -> None:
+    changes = {"norm": "layer", "feedforward": {"kind": "gelu", "bias": True}, "position": "learned"}
+    attention = {"kind": "mha", "n_heads": 4, "bias": True, "output_bias": True}
+    model = model_of(LLAMA.patched({**changes, "attention": attention}))
+    assert export_model(model, tmp_path).architecture == "GPT2LMHeadModel"
+    bare = {
+        name.removeprefix("transformer."): value for name, value in load_file(tmp_path / "model.safetensors").items()
+    }
+    save_file({**bare, "h.0.attn.bias": torch.ones(1, 1, 16, 16)}, tmp_path / "model.safetensors")
+    loaded = load(tmp_path)[1]
+    assert all(torch.equal(view, logical(model)[name]) for name, view in logical(loaded).items())
