@@ -26,7 +26,7 @@ import torch
 
 from labkit.data import prepare
 from labkit.spec import Mistake, ValidationError, explain
-from labkit.tracking.record import FINISHED, Busy, Run
+from labkit.tracking.record import FINISHED, Busy, Damaged, Run
 from labkit.tracking.source import load
 from labkit.train.loop import train
 from labkit.train.run import RunSpec, Runtime
@@ -54,9 +54,9 @@ class Worker:
 
     def take(self, run: Run) -> dict[str, Any]:
         """Train one run, unless it is finished, busy, or not for this worker."""
-        if not run.spec():
-            return {"status": "failed", "error": f"{run.path}: no run is planned there"}
         try:
+            if not run.spec():
+                return {"status": "failed", "error": f"{run.path}: no run is planned there"}
             with run.lock():
                 record = run.record()
                 if record["status"] in FINISHED:
@@ -66,6 +66,8 @@ class Worker:
                 return self.train(run, record)
         except Busy:
             return {"status": "busy"}
+        except Damaged as damaged:
+            return {"status": "failed", "error": str(damaged)}
 
     def train(self, run: Run, record: dict[str, Any]) -> dict[str, Any]:
         """Train a run that is locked; whatever goes wrong in it is put on its record."""

@@ -255,6 +255,17 @@ def test_components_are_listed_with_formula_paper_and_defaults(write: Write, ask
     }
 
 
+def test_a_damaged_experiment_does_not_keep_the_others_from_mlflow(ask: Callable[..., Result], project: Path) -> None:
+    for name in ("first", "second"):
+        run = Run(project / "runs" / name / "main" / "baseline" / "seed0-0123456789abcdef")
+        run.create({}, {"variant": "baseline", "arm": "0", "fingerprint": "0123456789abcdef", "seed_index": 0})
+        run.update(status="done")
+        (project / "runs" / name / "main" / "experiment.json").write_text("{")
+    told = ask("sync")
+    assert told.exit_code == 2
+    assert all(f"{name}/main/experiment.json" in "".join(told.output.split()) for name in ("first", "second"))
+
+
 def test_doctor_says_what_is_here(ask: Callable[..., Result]) -> None:
     told = json.loads(ask("doctor", "--json").stdout)
     assert {"name", "ok", "found", "remedy"} == set(told["checks"][0])

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch.utils.flop_counter import FlopCounterMode
@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import labkit.components
 from labkit.components.moe import Moe
 from labkit.components.parameters import Role, logical, parts_of
+from labkit.generate.cache import caching
 from labkit.model import LAYERED, ModelSpec, Transformer, costs
 from labkit.spec import Choice, Spec
 
@@ -154,6 +155,19 @@ def test_the_future_does_not_change_the_past(model) -> None:
         holds_causality(model, at)
 
 
+def holds_cache(model: Transformer) -> None:
+    """What is read on, a few tokens and then one by one, is what is read at once."""
+    with torch.no_grad():
+        wanted_BTV = model(tokens())
+    with caching(model, 16) as read:
+        for end in (5, 9, *range(10, 17)):
+            torch.testing.assert_close(read(tokens()[:, :end]), wanted_BTV[:, end - 1], rtol=1e-9, atol=1e-9)
+
+
+def test_what_is_read_through_a_cache_is_what_is_read_at_once(model) -> None:
+    holds_cache(randomized(model).double().eval())
+
+
 def holds_gradients(model: Transformer) -> None:
     """Of training from random values; an expert may have no token."""
     randomized(model).losses(tokens(), tokens().roll(-1, 1)).mean().backward()
@@ -223,27 +237,36 @@ MODELS = st.fixed_dictionaries(
 )
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],  # a failing tree is short enough to read, and shrinking takes minutes
-    suppress_health_check=list(HealthCheck),
-)
-@given(MODELS)
-def test_any_valid_combination_is_causal_trainable_counted_and_starts_at_a_uniform_guess(tree: dict[str, Any]) -> None:
-    try:
-        spec = ModelSpec.from_json(tree)
-    except ValidationError:
-        assume(False)
-        return
+@pytest.mark.parametrize("part", range(4))
+def test_any_of_200_valid_combinations_is_causal_trainable_counted_and_starts_at_a_uniform_guess(part: int) -> None:
+    @seed(part)
+    @settings(
+        max_examples=50,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],  # a failing tree is short enough to read, and shrinking takes minutes
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(MODELS)
+    def holds(tree: dict[str, Any]) -> None:
+        try:
+            spec = ModelSpec.from_json(tree)
+        except ValidationError:
+            assume(False)
+        else:
+            holds_all(spec)
+
+    holds()
+
+
+def holds_all(spec: ModelSpec) -> None:
     assert ModelSpec.from_json(spec.as_json()) == spec
     model = built(spec).double().eval()
     assert costs(spec, 11).params == sum(stored.numel() for stored in model.parameters())
     holds_uniform_guess(spec)
     holds_flops(spec)
     holds_causality(randomized(model), 7)
+    holds_cache(model)
     holds_gradients(model.train())
 
 

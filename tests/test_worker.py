@@ -170,6 +170,16 @@ def test_a_crash_is_on_record_in_a_line_and_in_the_log_in_full(plan, capsys) -> 
 
 
 @pytest.mark.usefixtures("untouched")
+def test_a_damaged_spec_is_answered_with_its_remedy_and_the_next_run_is_trained(plan, capsys) -> None:
+    run, next_run = plan("a"), plan("b")
+    (run.path / "spec.json").write_text("{")
+    main([str(run.path), str(next_run.path)])
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["status"], second["status"]) == ("failed", "done")
+    assert f"Remove the folder {run.path}" in first["error"]
+
+
+@pytest.mark.usefixtures("untouched")
 def test_a_spec_that_is_none_is_a_failure_that_names_the_field(plan, capsys) -> None:
     run = plan(changes={"model": {**TINY["model"], "norm": "rsm"}})
     main([str(run.path)])

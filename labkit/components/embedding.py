@@ -63,9 +63,11 @@ class Untied(Head):
     """logits = W x, a matrix of its own."""
 
     kind: Literal["untied"] = "untied"
+    bias: bool = False
+    """A number added to each token's logit (GPT-J)."""
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
-        return UntiedHead(vocab_size, width, soft_cap(self.soft_cap))
+        return UntiedHead(vocab_size, width, soft_cap(self.soft_cap), self.bias)
 
 
 class SoftCap(nn.Module):
@@ -101,9 +103,9 @@ class TiedHead(nn.Module):
 class UntiedHead(nn.Module):
     """Has a matrix of its own."""
 
-    def __init__(self, vocab_size: int, width: int, cap: nn.Module) -> None:
+    def __init__(self, vocab_size: int, width: int, cap: nn.Module, has_bias: bool) -> None:
         super().__init__()
-        self.project, self.cap = Linear(width, Part(Role.HEAD, vocab_size, width)), cap
+        self.project, self.cap = Linear(width, Part(Role.HEAD, vocab_size, width), has_bias=has_bias), cap
 
     def forward(self, hidden_BTD: Tensor, weights_VD: Tensor) -> Tensor:
         return self.cap(self.project(hidden_BTD))

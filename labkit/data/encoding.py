@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +52,13 @@ class LibraryEncoder(Encoder):
         tokenizer.encode_special_tokens = True  # in a text, "<|endoftext|>" is thirteen characters and ends nothing
         self._tokenizer = tokenizer
         self._end = end
+
+    @classmethod
+    def read(cls, file: Path, end: int) -> "LibraryEncoder":
+        """From a tokenizer.json of a store."""
+        from tokenizers import Tokenizer as Library
+
+        return cls(Library.from_file(str(file)), end)
 
     @property
     def end(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from labkit.data.encoding import Encoder, LibraryEncoder
 from labkit.data.shards import Split
 from labkit.spec import Mistake
 from labkit.tracking.record import read_json
@@ -64,6 +65,12 @@ class Store:
     def vocabulary(self) -> list[bytes]:
         """The UTF-8 bytes that each token stands for."""
         return [bytes.fromhex(token) for token in json.loads((self.path / "vocabulary.json").read_bytes())]
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """What cut the corpus, and cuts further text alike."""
+        file = self.path / "tokenizer.json"
+        return LibraryEncoder.read(file, self.end) if file.exists() else Encoder()
 
     @cached_property
     def token_bytes(self) -> NDArray[np.int64]:

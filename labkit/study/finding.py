@@ -5,7 +5,7 @@ from pathlib import Path
 
 from labkit.spec import Mistake, closest
 from labkit.study.names import safe
-from labkit.tracking.record import Edition
+from labkit.tracking.record import Edition, Run
 
 
 def project_root(file: Path) -> Path:
@@ -68,6 +68,20 @@ def edition_of(target: str, runs: Path | None) -> Edition:
             f"{target}: there are several editions; choose from: {', '.join(edition.title for edition in found)}."
         )
     return main[0] if main else found[0]
+
+
+def run_of(target: str, runs: Path | None) -> Run:
+    """One run: its folder, or ``experiment:variant:seed`` of those on record. Raises Mistake where there is none."""
+    if Path(target).is_dir() or target.count(":") < 2:
+        return Run(Path(target).absolute())
+    experiment, _, rest = target.partition(":")
+    variant, _, seed = rest.rpartition(":")
+    edition = edition_of(experiment, runs)
+    known = {f"{run.path.parent.name}:{run.record().get('seed_index')}": run for run in edition.runs()}
+    if f"{variant}:{seed}" not in known:
+        hint = closest(f"{variant}:{seed}", known) if known else " It has no runs yet."
+        raise Mistake(f"{target}: {edition.title} has no run {variant}:{seed}.{hint}")
+    return known[f"{variant}:{seed}"]
 
 
 def latest(target: str, runs: Path | None) -> Edition | None:

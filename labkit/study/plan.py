@@ -86,7 +86,7 @@ def _recorded(run: Run) -> RunSpec | None:
 def changed_sources(job: Job, sources: Mapping[str, str]) -> list[str]:
     """The files, the user's and labkit's, that are no longer what they were when the run was planned."""
     record = job.run.record()
-    kept, now = record["sources"] | record["labkit_sources"], {**sources, **source.own()}
+    kept, now = record.get("sources", {}) | record.get("labkit_sources", {}), {**sources, **source.own()}
     return sorted(file for file in kept.keys() | now.keys() if kept.get(file) != now.get(file))
 
 

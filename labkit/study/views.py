@@ -57,6 +57,8 @@ def show_spec(console: Console, title: str, spec: RunSpec, counts: Costs) -> Non
     )
     rows = [[name, f"{params:,}", f"{flops:,}"] for name, params, flops in counts.table]
     rows.append(["all", f"{counts.params:,}", f"{counts.flops_per_token:,}"])
+    if counts.active < counts.params:
+        rows.append(["active for a token", f"{counts.active:,}", ""])
     console.table("model", ["component", "parameters", "FLOPs/token"], rows, ["", *[""] * (len(rows) - 2), "bold"])
 
 
@@ -77,6 +79,7 @@ def spec_as_json(spec: Any, counts: Costs) -> dict[str, Any]:
         "spec": spec.as_json(),
         "params": counts.params,
         "non_embedding": counts.non_embedding,
+        "active_params": counts.active,
         "flops_per_token": counts.flops_per_token,
         "components": {name: {"params": params, "flops_per_token": flops} for name, params, flops in counts.table},
     }

@@ -1,0 +1,93 @@
+"""The application, how it ends, and how a mistake is said.
+
+Exit codes: 0 done, 1 a run failed, 2 a mistake in what was asked, 130 interrupted.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from labkit.cli.options import Debug
+from labkit.tracking.streams import lenient
+
+if TYPE_CHECKING:
+    from labkit.tracking.console import Console
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+REMEDY = "what was trained is kept: make room or let it be written to, and the same command goes on"
+
+app = typer.Typer(
+    help="Does this change to the transformer help, by how much, and can I believe it?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the command line; the entry point of `labkit` and of `python -m labkit`. SIGTERM is a Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    output = lenient()
+    try:
+        app()
+        code = 0
+    except SystemExit as left:
+        code = left.code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.stdout.flush()
+    if output.failure:
+        sys.stderr.write(f"labkit: cannot write to standard output: {output.failure}\n")
+        code = code or FAILED
+    if code == INTERRUPTED:  # unloading torch takes seconds, for which nobody who pressed Ctrl-C waits
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
+    sys.exit(code)
+
+
+@app.callback()
+def everywhere(*, debug: Debug = False) -> None:
+    _State.debug = debug
+
+
+class _State:
+    debug = False
+
+
+@contextmanager
+def answering(debug: bool) -> Generator["Console"]:
+    """Say a user's mistake in one message; never as a traceback, unless that is asked for."""
+    code = USAGE
+    try:
+        from labkit.spec import Mistake
+        from labkit.tracking.console import Console
+
+        console = Console()
+        try:
+            yield console
+        except Mistake as error:
+            text = f"labkit: {error}"
+        except OSError as error:
+            if error.filename is None:
+                raise
+            text, code = f"labkit: {error.filename}: {error.strerror}; {REMEDY}", FAILED
+        else:
+            return
+        if debug or _State.debug:
+            traceback.print_exc()
+        console.say(text, "red")
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        sys.stderr.write("interrupted; the same command goes on from there\n")
+    raise typer.Exit(code)
+
+
+def write_json(console: "Console", document: Any) -> None:
+    console.document(json.dumps(document, indent=2, allow_nan=False))

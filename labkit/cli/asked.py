@@ -1,0 +1,57 @@
+"""What was typed, as the values that the floors below take."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from labkit.spec import Spec
+    from labkit.study.editions import Asked
+    from labkit.study.loading import Loaded
+    from labkit.train.run import Runtime
+
+    S = TypeVar("S", bound="Spec")
+
+
+def experiment_in(file: Path) -> "Loaded":
+    from labkit.study.loading import load
+
+    return load(file)
+
+
+def asked_for(baseline: str, sets: list[str] | None, steps: int | None, seeds: int | None) -> "Asked":
+    from labkit.study.editions import Asked
+
+    return Asked(baseline, sets or (), steps or 0, seeds or 0)
+
+
+def runtime_for(device: str, mode: str, micro_batch: int | None, activation_checkpointing: bool) -> "Runtime":
+    from labkit.train.run import Runtime
+
+    fields = {"device": device, "mode": mode, "micro_batch": micro_batch}
+    return checked(Runtime, **fields, activation_checkpointing=activation_checkpointing)
+
+
+def checked(cls: "type[S]", **fields: Any) -> "S":
+    """A spec of what was typed; its fields are the command's options."""
+    from labkit.spec import Mistake, ValidationError, explain
+
+    try:
+        return cls.from_json(fields)
+    except ValidationError as error:
+        option, colon, rest = explain(error, cls).partition(":")
+        raise Mistake(f"--{option.replace('_', '-')}{colon}{rest}") from error
+
+
+def as_typed(file: Path, asked: "Asked") -> str:
+    """What was typed, as far as it decides what is computed."""
+    words = ["labkit", "run", str(file), *(["--baseline", asked.baseline] if asked.baseline else [])]
+    words += [word for text in asked.sets for word in ("--set", text)]
+    words += ["--steps", str(asked.steps)] if asked.steps else []
+    return shlex.join(words)
+
+
+def recorded(folder: Path) -> tuple[Any, Any]:
+    from labkit.study.loading import recorded_spec
+
+    return recorded_spec(folder)

@@ -1,0 +1,159 @@
+"""An experiment: run it, look at it, compare; and what it may be made of."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labkit.cli.application import FAILED, answering, app, write_json
+from labkit.cli.asked import as_typed, asked_for, experiment_in, recorded, runtime_for
+from labkit.cli.options import (
+    AsJson,
+    Baseline,
+    Checkpointing,
+    Debug,
+    Device,
+    DryRun,
+    File,
+    Fresh,
+    MicroBatch,
+    Mode,
+    Only,
+    Runs,
+    Seeds,
+    Sets,
+    Steps,
+    Target,
+    Workers,
+)
+
+if TYPE_CHECKING:
+    from labkit.tracking.console import Console
+    from labkit.tracking.record import Edition
+
+
+@app.command()
+def run(
+    file: File,
+    *,
+    sets: Sets = None,
+    baseline: Baseline = "",
+    only: Only = None,
+    seeds: Seeds = None,
+    steps: Steps = None,
+    fresh: Fresh = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    runs: Runs = None,
+    device: Device = "auto",
+    mode: Mode = "exact",
+    workers: Workers = None,
+    micro_batch: MicroBatch = None,
+    activation_checkpointing: Checkpointing = False,
+    debug: Debug = False,
+) -> None:
+    """Train what is missing of an experiment, and compare."""
+    with answering(debug) as console:
+        from labkit.study.editions import edition
+        from labkit.study.runner import Options, Runner
+        from labkit.study.views import plan_as_json, show_plan
+
+        asked = asked_for(baseline, sets, steps, seeds)
+        loaded, name = edition(experiment_in(file), asked)
+        runtime = runtime_for(device, mode, micro_batch, activation_checkpointing)
+        folder = runs or loaded.root / "runs"
+        runner = Runner(
+            loaded, name, Options(folder, runtime, as_typed(file, asked), only or (), workers or 0, fresh), console
+        )
+        if dry_run and as_json:
+            write_json(console, plan_as_json(runner))
+        elif dry_run:
+            show_plan(console, runner)
+        else:
+            outcome = runner.run()
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            conclude(console, runner.edition, as_json, again=False)
+            if outcome.failed:
+                raise typer.Exit(FAILED)
+
+
+@app.command()
+def show(
+    target: Annotated[Path, typer.Argument(metavar="FILE|RUN", help="An experiment's file, or a run's folder.")],
+    *,
+    sets: Sets = None,
+    baseline: Baseline = "",
+    steps: Steps = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """The resolved spec, what each variant changes, and what the model costs."""
+    with answering(debug) as console:
+        from labkit.study import views
+
+        if target.is_dir():
+            spec, counts = recorded(target)
+            if as_json:
+                write_json(console, {"version": views.VERSION, **views.spec_as_json(spec, counts)})
+            else:
+                views.show_spec(console, str(target), spec, counts)
+            return
+        from labkit.study.editions import edition
+        from labkit.study.matching import counted
+
+        loaded, name = edition(experiment_in(target), asked_for(baseline, sets, steps, None))
+        arms = [counted(arm, loaded.base) for arm in loaded.experiment.arms]
+        title = loaded.name if name == "main" else f"{loaded.name}@{name}"
+        if as_json:
+            write_json(console, views.arms_as_json(title, arms))
+        else:
+            views.show_arms(console, title, arms)
+
+
+@app.command()
+def components(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Also what this file defines.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Every component there is: its formula, its paper, its fields."""
+    with answering(debug) as console:
+        from labkit.study.loading import module_of
+        from labkit.study.views import components_as_json, show_components
+
+        if file is not None:
+            module_of(file)
+        if as_json:
+            write_json(console, components_as_json())
+        else:
+            show_components(console)
+
+
+@app.command()
+def report(target: Target, *, as_json: AsJson = False, runs: Runs = None, debug: Debug = False) -> None:
+    """The comparison as far as the records go, and its page."""
+    with answering(debug) as console:
+        from labkit.study.finding import edition_of
+
+        conclude(console, edition_of(target, runs), as_json, again=True)
+
+
+def conclude(console: "Console", edition: "Edition", as_json: bool, again: bool) -> None:
+    """Compare, write the page anew or where it is not there yet, and show the result."""
+    from labkit.report.comparison import compare
+
+    page = edition.path / "report.html"
+    if again or not page.exists():
+        from labkit.report.page import write
+
+        write(edition)
+    comparison = compare(edition)
+    if as_json:
+        write_json(console, {**comparison.as_json(), "report": str(page)})
+    else:
+        from labkit.study.results import show_comparison
+
+        show_comparison(console, comparison, page)

@@ -1,0 +1,84 @@
+"""The runs that are there: in MLflow, and on this machine."""
+
+import os
+import sys
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from labkit.cli.application import FAILED, answering, app, write_json
+from labkit.cli.options import AsJson, Debug, Runs
+
+
+@app.command()
+def sync(
+    target: Annotated[
+        str, typer.Argument(metavar="[FILE|NAME]", help="All experiments where none is named.", show_default=False)
+    ] = "",
+    runs: Runs = None,
+    debug: Debug = False,
+) -> None:
+    """Fill MLflow again from the records."""
+    with answering(debug) as console:
+        from labkit.spec import Mistake
+        from labkit.study.finding import editions_of
+        from labkit.tracking import mlflow
+
+        faults: list[Mistake] = []
+        for edition in editions_of(target, runs):
+            try:
+                count = mlflow.sync(edition, mlflow.default_uri(edition.path.parents[1]))
+            except Mistake as fault:  # of one experiment; the others are in order
+                faults.append(fault)
+            else:
+                console.say(f"{edition.title}: {count} runs brought up to date")
+        if faults:
+            raise Mistake("\n".join(map(str, faults)))
+
+
+@app.command()
+def ui(
+    target: Annotated[
+        str, typer.Argument(metavar="[FILE|NAME]", help="The experiment to open.", show_default=False)
+    ] = "",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="On 127.0.0.1.")] = 5000,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    runs: Runs = None,
+    debug: Debug = False,
+) -> None:
+    """The MLflow UI on the runs, at the experiment's view."""
+    with answering(debug) as console:
+        from labkit.study.finding import latest, runs_folder
+        from labkit.tracking import mlflow
+
+        def say(address: str) -> None:
+            console.show(address, whole=True)
+            console.say("Ctrl-C stops it")
+            if not no_open and _has_screen():
+                webbrowser.open(address)
+
+        uri = mlflow.default_uri(runs_folder(target, runs))
+        mlflow.serve(uri, port, latest(target, runs), say)
+
+
+@app.command()
+def doctor(*, runs: Runs = None, as_json: AsJson = False, debug: Debug = False) -> None:
+    """What is here, what is missing, and what to do about it."""
+    with answering(debug) as console:
+        from labkit.doctor import checks
+        from labkit.study.finding import runs_folder
+        from labkit.study.results import checks_as_json, show_checks
+
+        found = checks(runs_folder("", runs))
+        if as_json:
+            write_json(console, checks_as_json(found))
+        else:
+            show_checks(console, found)
+        if any(check.ok is False for check in found):
+            raise typer.Exit(FAILED)
+
+
+def _has_screen() -> bool:
+    """Whether a browser would open in a window, not in this terminal."""
+    return sys.platform == "darwin" or any(name in os.environ for name in ("DISPLAY", "WAYLAND_DISPLAY"))

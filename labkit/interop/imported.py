@@ -1,0 +1,63 @@
+"""Models from elsewhere in labkit's own words.
+
+<folder>/model.json            the spec, the vocabulary's size, and where they come from
+<folder>/weights.safetensors   the logical parameters, in the precision that they came in
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from labkit.components.parameters import logical
+from labkit.interop import folder as theirs
+from labkit.model import ModelSpec, Transformer
+from labkit.spec import Mistake
+from labkit.tracking.record import read_json, write_json
+
+VERSION = 1
+MODEL, WEIGHTS = "model.json", "weights.safetensors"
+
+
+def import_folder(source: Path, target: Path) -> ModelSpec:
+    """Write the model of a transformers folder as labkit's own. Raises Mistake for what labkit cannot express."""
+    spec, vocab_size, weights = theirs.read(source)
+    if (target / "config.json").exists():
+        raise Mistake(f"{target}: holds a config.json of its own; write the imported model to another folder")
+    target.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, target / WEIGHTS)
+    about = {"version": VERSION, "source": str(source.absolute()), "vocab_size": vocab_size, "spec": spec.as_json()}
+    write_json(target / MODEL, about)
+    return spec
+
+
+def load(folder: Path | str) -> tuple[ModelSpec, Transformer]:
+    """The spec and the model in a folder of transformers, or in one that `labkit import` wrote.
+
+    On the CPU, in fp32, or in fp64 if it is stored so. Raises Mistake.
+    """
+    folder = Path(folder)
+    spec, vocab_size, weights = _own(folder) if (folder / MODEL).exists() else theirs.read(folder)
+    return spec, filled(spec, vocab_size, weights)
+
+
+def filled(spec: ModelSpec, vocab_size: int, weights: Mapping[str, Tensor]) -> Transformer:
+    """A model with these logical parameters, each of which it has."""
+    model = Transformer(spec, vocab_size)
+    if any(tensor.dtype == torch.float64 for tensor in weights.values()):
+        model = model.double()
+    views = logical(model)
+    if lacking := sorted(views.keys() ^ weights.keys()):
+        raise Mistake(f"the weights and the spec do not fit: {lacking[0]} is in one of them only")
+    for name, view in views.items():
+        view.copy_(weights[name])
+    return model
+
+
+def _own(folder: Path) -> tuple[ModelSpec, int, dict[str, Tensor]]:
+    about = read_json(folder / MODEL)
+    if about.get("version") != VERSION:
+        raise Mistake(f"{folder / MODEL}: written by another labkit; import the model again")
+    return ModelSpec.from_json(about["spec"]), about["vocab_size"], load_file(folder / WEIGHTS)

@@ -1,0 +1,106 @@
+"""Rotary positions in a config: transformers 5 has ``rope_parameters``; before, ``rope_theta`` and ``rope_scaling``."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.components.position import Rope
+from labkit.components.rope_scaling import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
+from labkit.interop.clauses import Clause, Config, Layers, Paths
+from labkit.spec import Mistake
+
+ORIGINAL = "original_max_position_embeddings"
+KEYS = {
+    "default": {},
+    "linear": {"factor": "factor"},
+    "llama3": {
+        "factor": "factor",
+        "low_freq_factor": "low_frequency",
+        "high_freq_factor": "high_frequency",
+        ORIGINAL: "original",
+    },
+    "yarn": {
+        "factor": "factor",
+        "beta_fast": "beta_fast",
+        "beta_slow": "beta_slow",
+        "truncate": "truncate",
+        "attention_factor": "attention_factor",
+        ORIGINAL: "original",
+        "mscale": "",
+        "mscale_all_dim": "",
+    },
+}
+"""For each rope_type, its keys and the fields of a RopeScaling; YaRN's mscales make up its attention factor."""
+KINDS: dict[type[RopeScaling], str] = {LinearScaling: "linear", Llama3Scaling: "llama3", YarnScaling: "yarn"}
+
+
+@dataclass(frozen=True)
+class Rotation(Clause):
+    """Rope of the half layout."""
+
+    theta: str = "rope_theta"
+    """The name that older configs give the base frequency."""
+    share: str = "partial_rotary_factor"
+    """The name that older configs give the share of each head that turns."""
+    is_partial: bool = False
+    """Whether the architecture can turn a part of each head."""
+    share_default: float = 1.0
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return {"rope_parameters": None, "rope_scaling": None, self.theta: 10_000.0, self.share: self.share_default}
+
+    def read(self, config: Config) -> Paths:
+        said = {**(config["rope_scaling"] or {}), **(config["rope_parameters"] or {})}
+        older = said.pop("type", "default")
+        kind = said.pop("rope_type", older)
+        theta, share = said.pop("rope_theta", config[self.theta]), said.pop("partial_rotary_factor", config[self.share])
+        if kind not in KEYS:
+            raise Mistake(f"config.json: rope_type = {kind!r} has no counterpart in labkit; {', '.join(KEYS)} have")
+        if share != 1.0 and not self.is_partial:
+            raise Mistake(f"config.json: partial_rotary_factor = {share!r}, but the architecture turns whole heads")
+        if unknown := sorted(said.keys() - KEYS[kind].keys()):
+            key = unknown[0]
+            raise Mistake(f"config.json: rope_parameters.{key} = {said[key]!r} is nothing that {kind} rope knows")
+        paths = {"position.kind": "rope", "position.theta": theta, "position.fraction": share}
+        return paths | self.scaling(kind, said, config["max_position_embeddings"])
+
+    def scaling(self, kind: str, said: dict[str, Any], context: int) -> Paths:
+        """The paths below position.scaling."""
+        if kind == "default":
+            return {}
+        if said.get(ORIGINAL) == context:
+            said.pop(ORIGINAL)  # as where it is left out
+        if kind == "yarn":
+            said = completed(said, context)
+        elif "factor" not in said:
+            raise Mistake(f"config.json: rope_parameters.factor is missing; {kind} rope needs it")
+        fields = {KEYS[kind][key]: value for key, value in said.items() if value is not None}
+        return {"position.scaling.kind": kind} | {f"position.scaling.{name}": value for name, value in fields.items()}
+
+    def write(self, layers: Layers) -> dict[str, Any]:
+        rope = layers[0].position
+        if not isinstance(rope, Rope):
+            return {}
+        parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": rope.theta}
+        if self.is_partial:
+            parameters["partial_rotary_factor"] = rope.fraction
+        if kind := KINDS.get(type(rope.scaling)):
+            values = {key: getattr(rope.scaling, name) for key, name in KEYS[kind].items() if name}
+            parameters |= {"rope_type": kind} | {key: value for key, value in values.items() if value is not None}
+        return {"rope_parameters": parameters}
+
+
+def completed(said: dict[str, Any], context: int) -> dict[str, Any]:
+    """YaRN's parameters with what transformers makes of those that are left out."""
+    said = dict(said)
+    mscale, over = said.pop("mscale", None), said.pop("mscale_all_dim", None)
+    if said.get("factor") is None:
+        said["factor"] = context / said.get(ORIGINAL, context)
+    if said.get("attention_factor") is None and mscale and over:
+        growth = 0.1 * math.log(said["factor"])
+        said["attention_factor"] = (mscale * growth + 1) / (over * growth + 1)
+    for key, default in (("beta_fast", 32.0), ("beta_slow", 1.0)):
+        said[key] = said.get(key) or default
+    return said

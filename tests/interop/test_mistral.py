@@ -1,0 +1,28 @@
+"""Mistral against transformers' own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.1,
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "all before": {"sliding_window": None},
+    "window": {"sliding_window": 5},
+    "window of one, tied": {"sliding_window": 1, "tie_word_embeddings": True},
+    "window beyond the text": {"sliding_window": 4096, "head_dim": 16},
+    "no multiple of the heads": {"hidden_size": 30, "head_dim": 8, "sliding_window": 7},
+}
+
+
+@pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS)
+def test_it_computes_what_transformers_does_in_and_out(agrees: Callable[..., None], fields: dict[str, Any]) -> None:
+    agrees("MistralConfig", **SIZES | fields)

@@ -1,0 +1,29 @@
+"""Qwen 3 against transformers' own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.1,
+}
+UPPER = {"use_sliding_window": True, "sliding_window": 6, "num_hidden_layers": 3}
+MODELS: dict[str, dict[str, Any]] = {
+    "wide heads": {},
+    "tied, with biases": {"tie_word_embeddings": True, "attention_bias": True, "head_dim": 8},
+    "no multiple of the heads": {"hidden_size": 30, "head_dim": 8, "num_key_value_heads": 1},
+    "upper layers see a window": {**UPPER, "max_window_layers": 1, "head_dim": 16},
+    "another eps": {"rms_norm_eps": 1e-5, "head_dim": 6},
+}
+
+
+@pytest.mark.parametrize("fields", MODELS.values(), ids=MODELS)
+def test_it_computes_what_transformers_does_in_and_out(agrees: Callable[..., None], fields: dict[str, Any]) -> None:
+    agrees("Qwen3Config", **SIZES | fields)
