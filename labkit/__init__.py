@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from labkit.components import Linear as Linear
     from labkit.components import Norm as Norm
     from labkit.components import NormModule as NormModule
+    from labkit.components import Parametrization as Parametrization
     from labkit.components import Place as Place
     from labkit.components import Position as Position
     from labkit.components import Residual as Residual
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "labkit.spec": "Spec Choice Number Count Mistake",
-    "labkit.components": "Attention Dropout FeedForward Head Init Norm Position Residual",
+    "labkit.components": "Attention Dropout FeedForward Head Init Norm Parametrization Position Residual",
     "labkit.components.place": "Place",
     "labkit.components.parameters": "Linear Role parameter",
     "labkit.components.norm": "NormModule",

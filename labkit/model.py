@@ -23,6 +23,7 @@ from labkit.components import (
     Init,
     Loss,
     Norm,
+    Parametrization,
     Place,
     Position,
     Residual,
@@ -31,9 +32,11 @@ from labkit.components.auxiliary import auxiliaries
 from labkit.components.branches import Branches, Stream, scales
 from labkit.components.dropout import KeyedDropout, place_sites
 from labkit.components.loss import IGNORED as IGNORED
-from labkit.components.parameters import Part, Role, draw, parts_of
+from labkit.components.parameters import Part, Role, draw, logical_parts, parts_of
+from labkit.components.parametrization import Standard
 from labkit.components.pattern import Changes, flat, settled
-from labkit.spec import Mistake, Size, Spec, explain
+from labkit.components.width import Width, resized
+from labkit.spec import Mistake, Spec, explain
 
 LAYERED = ("norm", "residual", "attention", "feedforward", "position")
 """What a pattern may change."""
@@ -42,7 +45,7 @@ LAYERED = ("norm", "residual", "attention", "feedforward", "position")
 class ModelSpec(Spec):
     """The architecture: sizes, and one variant of each family."""
 
-    d_model: Size
+    d_model: Width
     """Features of a token, the width of the residual stream."""
     n_layers: Annotated[int, Field(gt=0, le=4096)]
     context: Annotated[int, Field(ge=2, le=2**24)]
@@ -57,6 +60,7 @@ class ModelSpec(Spec):
     dropout: Dropout = Dropout()
     embedding: Embedding = Embedding()
     loss: Loss = Loss()
+    parametrization: Parametrization = Standard()
     pattern: tuple[Changes, ...] = ()
     """Changes to a layer, cycled over the layers: ({}, {}, {}, {"position": "none"}) is NoPE in every fourth."""
 
@@ -71,6 +75,18 @@ class ModelSpec(Spec):
         """The longest sequence that the model can read, in tokens; None: any."""
         reaches = [layer.position.reach(self.context) for layer in self.layers]
         return min((reach for reach in reaches if reach is not None), default=None)
+
+    def at_width(self, width: int) -> Self:
+        """The model with another d_model and in proportion all sizes that grow with it. Raises Mistake."""
+        ratio, axes = Fraction(width, self.d_model), self.parametrization.axes
+        try:
+            entries = [layer.patched(dict(resized(layer, ratio, axes))) for layer in self.layers[: len(self.pattern)]]
+            pattern = tuple(map(settled, self.pattern, entries))
+            return self.patched({**dict(resized(self, ratio, axes)), "pattern": pattern})
+        except ValidationError as error:
+            raise Mistake(f"model at d_model {width}: {explain(error, ModelSpec)}") from error
+        except Mistake as mistake:
+            raise Mistake(f"model at d_model {width}: {mistake}") from mistake
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -147,34 +163,60 @@ class Transformer(nn.Module):
         self.spec, self.vocab_size = spec, vocab_size
         self.checkpointing = False
         """Whether each layer's activations are computed again in the backward pass: the same numbers, less memory."""
-        width, n_layers, layers = spec.d_model, spec.n_layers, spec.layers
-        self.start, self.end = (Place(layer, n_layers, spec.context) for layer in (0, n_layers))
-        self.embedding = spec.embedding.build(vocab_size, width)
+        width, layers = spec.d_model, spec.layers
+        self.start, self.end = self._place(0), self._place(spec.n_layers)
+        self.embedding = spec.embedding.build(vocab_size, width, spec.parametrization.base(width))
         self.embedding_norm = spec.embedding.norm.build(width, self.start)
         self.position = spec.position.build(width, self.start)
         self.embedding_dropout = KeyedDropout(spec.dropout.embedding)
-        self.layers = nn.ModuleList(
-            Block(layer, Place(index, n_layers, spec.context)) for index, layer in enumerate(layers)
-        )
+        self.layers = nn.ModuleList(Block(layer, self._place(index)) for index, layer in enumerate(layers))
         self.norm = spec.norm.build(width, self.end) if layers[-1].residual.norms_at_the_end else nn.Identity()
+        self.readout = spec.parametrization.readout(width)
         self.head = spec.head.build(vocab_size, width)
         self.dropout_key = torch.zeros(3, dtype=torch.int64)
         place_sites(self, self.dropout_key)
         for name, stored in self.named_parameters():
             parts_of(name, stored)
+        spec.parametrization.settle(self, width, self._wider)
+
+    def _place(self, layer: int) -> Place:
+        spec = self.spec
+        return Place(layer, spec.n_layers, spec.context, spec.parametrization.head_growth(spec.d_model))
+
+    def _wider(self) -> "Transformer":
+        with torch.device("meta"):
+            wider = self.spec.at_width(2 * self.spec.d_model)
+            return Transformer(wider.patched({"parametrization": Standard()}), self.vocab_size)
 
     def initialize(self, seed: int) -> None:
         """Draw the initial values, each logical matrix by its own key, where the model lives."""
-        init, width = self.spec.init, self.spec.d_model
+        for under, module, spread in self._spreads():
+            draw(module, seed, spread, under=under, cutoff=self.spec.init.cutoff)
+
+    def spreads(self) -> dict[str, float]:
+        """The standard deviation of the initial values of every logical matrix, by name."""
+        return {
+            f"{under}.{name}": spread(part)
+            for under, module, spread in self._spreads()
+            for name, part in logical_parts(module).items()
+            if part.role.is_matrix
+        }
+
+    def _spreads(self) -> Iterator[tuple[str, nn.Module, Callable[[Part], float]]]:
+        """Every module at its place, with what its matrices' initial values spread by."""
         for name, module in self.named_children():
             if module is not self.layers:
-                draw(module, seed, lambda part: init.scale(part, self.start, width), under=name, cutoff=init.cutoff)
+                yield name, module, self._spread_at(self.start)
         for index, layer in enumerate(self.layers):
-            draw(layer, seed, self._scale_in(layer), under=f"layers.{index}", cutoff=init.cutoff)
+            yield f"layers.{index}", layer, self._spread_in(layer)
 
-    def _scale_in(self, layer: Any) -> Callable[[Part], float]:
-        init, width = self.spec.init, self.spec.d_model
-        return lambda part: init.scale(part, layer.place, width) * layer.residual.shrink(part, layer.place)
+    def _spread_at(self, place: Place) -> Callable[[Part], float]:
+        init, base = self.spec.init, self.spec.parametrization.base(self.spec.d_model)
+        return lambda part: init.scale(part.at_base, place, base) * part.growth.spread
+
+    def _spread_in(self, layer: Any) -> Callable[[Part], float]:
+        spread = self._spread_at(layer.place)
+        return lambda part: spread(part) * layer.residual.shrink(part, layer.place)
 
     def keyed(self, seed: int, step: int, row: int) -> None:
         """Set what the dropout masks depend on; `row` is the place of the first sequence in the global batch."""
@@ -210,7 +252,7 @@ class Transformer(nn.Module):
             stream, left = self._through(layer, stream)
             losses += left
         (hidden_BTD,) = Stream(*stream).normed(self.norm)
-        return hidden_BTD, losses
+        return self.readout(hidden_BTD), losses
 
     def _through(self, layer: nn.Module, stream: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         if self.checkpointing and torch.is_grad_enabled():

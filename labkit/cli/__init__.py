@@ -1,6 +1,7 @@
 """The command line. Each command imports what it needs when it runs, so that `labkit --help` answers at once."""
 
-from labkit.cli import experiments as experiments  # each adds its commands, in this order
+from labkit.cli import check as check  # each adds its commands, in this order
+from labkit.cli import experiments as experiments
 from labkit.cli import models as models
 from labkit.cli import runs as runs
 from labkit.cli.application import app as app

@@ -17,6 +17,7 @@ from labkit.components.parameters import Linear as Linear
 from labkit.components.parameters import Part as Part
 from labkit.components.parameters import Role as Role
 from labkit.components.parameters import parameter as parameter
+from labkit.components.parametrization import Parametrization as Parametrization
 from labkit.components.place import Place as Place
 from labkit.components.position import Position as Position
 from labkit.components.residual import Residual as Residual

@@ -17,7 +17,8 @@ from labkit.components.place import Place
 from labkit.components.position import Position
 from labkit.components.qk_norm import NoQkNorm, NormAfter, NormBefore, QkNorm
 from labkit.components.score_scale import InverseRoot, ScoreScale
-from labkit.spec import Choice, Count, Number, Size
+from labkit.components.width import HeadCount, HeadWidth
+from labkit.spec import Choice, Count, Number
 
 WIDEST = 2**24
 """Features of all heads together, at most: a matrix of more is a slip of the pen."""
@@ -26,8 +27,8 @@ WIDEST = 2**24
 class Attention(Choice):
     """How each token gathers from the tokens before it."""
 
-    n_heads: Size
-    head_dim: Size | None = None
+    n_heads: HeadCount
+    head_dim: HeadWidth | None = None
     """Features of a head; d_model / n_heads unless given."""
     bias: bool = False
     """A bias on q, k and v."""
@@ -83,7 +84,7 @@ class Attention(Choice):
         return Mixing(
             (self.n_heads, self.kv_heads),
             features,
-            scale=self.scale.factor(features[0]),
+            scale=self.scale.factor(features[0] / place.head_growth) / place.head_growth,
             softcap=self.softcap or math.inf,
             window=self.window or math.inf,
             softmax=SinkSoftmax(self.n_heads) if self.sinks else Softmax(),
@@ -119,7 +120,7 @@ class Gqa(Attention):
     """Groups of query heads share one head of keys and values (arXiv:2305.13245)."""
 
     kind: Literal["gqa"] = "gqa"
-    n_kv_heads: Size
+    n_kv_heads: HeadCount
 
     @property
     def kv_heads(self) -> int:

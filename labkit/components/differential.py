@@ -97,7 +97,7 @@ class Balance(nn.Module):
     def vector(self, width: int, seed: int) -> nn.Parameter:
         generator = torch.Generator("cpu").manual_seed(seed)
         values = torch.empty(width, device="cpu").normal_(0.0, 0.1, generator=generator)
-        return parameter(values.to(torch.get_default_device()), Part(Role.GAIN, width, 1))
+        return parameter(values.to(torch.get_default_device()), Part(Role.GAIN, width, fan_in=width))
 
     def forward(self) -> Tensor:
         return (self.query_1 @ self.key_1).exp() - (self.query_2 @ self.key_2).exp() + self.start

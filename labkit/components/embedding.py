@@ -17,13 +17,13 @@ class Embedding(Spec):
     """What a token's vector passes through before the positions and the first layer."""
 
     scaled: bool = False
-    """Whether it is multiplied by √d_model (arXiv:1706.03762, section 3.4; Gemma)."""
+    """Whether it is multiplied by √d_model, that at base width (arXiv:1706.03762, section 3.4; Gemma)."""
     norm: Norm = NoNorm()
     """After that (BLOOM, arXiv:2211.05100)."""
 
-    def build(self, vocab_size: int, width: int) -> "TokenEmbedding":
-        """A module tokens_BT -> x_BTD; the norm is built beside it."""
-        return TokenEmbedding(vocab_size, width, math.sqrt(width) if self.scaled else 1.0)
+    def build(self, vocab_size: int, width: int, base: int) -> "TokenEmbedding":
+        """A module tokens_BT -> x_BTD, `base` the base width; the norm is built beside it."""
+        return TokenEmbedding(vocab_size, width, math.sqrt(base) if self.scaled else 1.0)
 
 
 class TokenEmbedding(nn.Module):

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
-from labkit.spec import Choice, Number, Size, Spec
+from labkit.components.width import Width
+from labkit.spec import Choice, Number, Spec
 
 Activation = Callable[[Tensor], Tensor]
 Multiplier = Annotated[Number, Field(ge=1 / 64, le=1024)]
@@ -38,11 +39,11 @@ class FeedForward(Choice):
 class Hidden(Spec):
     """How wide the unit between two projections is."""
 
-    d_ff: Size | None = None
+    d_ff: Width | None = None
     """Hidden features; by the rule below unless given."""
     multiplier: Multiplier = 4.0
     """d_ff = multiplier · d_model, rounded up to a multiple of `multiple_of`."""
-    multiple_of: Size = 8
+    multiple_of: Width = 8
     bias: bool = False
     """A bias on every projection."""
 

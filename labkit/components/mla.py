@@ -14,20 +14,20 @@ from labkit.components.norm import NoNorm, Norm, Rms
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
 from labkit.components.position import Position
-from labkit.spec import Count
+from labkit.components.width import HeadWidth, Width
 
 
 class Mla(Attention):
     """softmax(q [W_UK c; k_R]ᵀ / √(d + r)) W_UV c, c = norm(W_DKV x), one turned k_R for all (arXiv:2405.04434)."""
 
     kind: Literal["mla"] = "mla"
-    kv_rank: Count | None = None
+    kv_rank: Width | None = None
     """Features of the latent vector c; 4 · head_dim unless given."""
-    q_rank: Count | None = None
+    q_rank: Width | None = None
     """Features of a latent vector for the queries; they are read from x itself unless given (DeepSeek-V2-Lite)."""
-    rope_dim: Count | None = None
+    rope_dim: HeadWidth | None = None
     """r, the features beside head_dim that know their position, of one key for all heads; head_dim / 2 unless given."""
-    value_dim: Count | None = None
+    value_dim: HeadWidth | None = None
     """Features of a value; head_dim unless given."""
     latent_norm: Norm = Rms()
     """Of the latent vectors."""

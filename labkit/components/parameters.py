@@ -7,13 +7,14 @@ never from a shape.
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from labkit.components.growth import NONE, Growth
 from labkit.spec import Mistake
 
 
@@ -53,6 +54,14 @@ class Part:
     fan_in: int
     name: str = ""
     """Its own name among the parts of a packed tensor; empty where it is the whole of it."""
+    growth: Growth = NONE
+    """How much larger the parametrization says it is than at base width."""
+
+    @property
+    def at_base(self) -> "Part":
+        """The same part at base width. A table of vectors has as many rows at every width."""
+        rows = self.rows if self.role is Role.EMBEDDING else round(self.rows / self.growth.fan_out)
+        return replace(self, rows=rows, fan_in=round(self.fan_in / self.growth.fan_in), growth=NONE)
 
 
 def parameter(value: Tensor, *parts: Part) -> nn.Parameter:
@@ -112,6 +121,11 @@ def logical(model: nn.Module, stored: Mapping[str, Tensor] | None = None) -> dic
     With `stored`, views of those tensors instead, which go by the names and have the shapes of the model's own.
     """
     return {name: view for name, _, view in _logical(model, stored)}
+
+
+def logical_parts(model: nn.Module) -> dict[str, Part]:
+    """What every logical parameter is, by name."""
+    return {name: part for name, part, _ in _logical(model)}
 
 
 def draw(

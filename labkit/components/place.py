@@ -12,3 +12,5 @@ class Place:
     n_layers: int
     context: int
     """The length that the model is trained at, in tokens."""
+    head_growth: float = 1.0
+    """How many times more features a head has than at the base width of the parametrization."""

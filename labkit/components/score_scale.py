@@ -9,9 +9,9 @@ from labkit.spec import Choice, Number
 
 
 class ScoreScale(Choice):
-    """A factor on q kᵀ."""
+    """A factor on q kᵀ; heads that have grown beyond base width divide it by their growth (muP)."""
 
-    def factor(self, features: int) -> float:
+    def factor(self, features: float) -> float:
         """For queries and keys of so many features."""
         raise NotImplementedError
 
@@ -21,7 +21,7 @@ class InverseRoot(ScoreScale):
 
     kind: Literal["inverse_root"] = "inverse_root"
 
-    def factor(self, features: int) -> float:
+    def factor(self, features: float) -> float:
         return 1 / math.sqrt(features)
 
 
@@ -30,7 +30,7 @@ class Inverse(ScoreScale):
 
     kind: Literal["inverse"] = "inverse"
 
-    def factor(self, features: int) -> float:
+    def factor(self, features: float) -> float:
         return 1 / features
 
 
@@ -40,5 +40,5 @@ class Fixed(ScoreScale):
     kind: Literal["fixed"] = "fixed"
     value: Annotated[Number, Field(gt=0)]
 
-    def factor(self, features: int) -> float:
+    def factor(self, features: float) -> float:
         return self.value

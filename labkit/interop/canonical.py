@@ -8,6 +8,7 @@ from labkit.components.attention import Gqa, Mha, Mqa
 from labkit.components.feedforward import Hidden
 from labkit.components.init import Normal
 from labkit.components.norm import NoNorm
+from labkit.components.parametrization import Standard
 from labkit.components.position import Rope
 from labkit.components.rope_scaling import Llama3Scaling, NtkScaling, YarnScaling
 from labkit.components.score_scale import Fixed, Inverse, InverseRoot
@@ -46,8 +47,10 @@ def fraction_of(rotated: int, head_dim: int) -> float:
 
 
 def _function(layer: ModelSpec) -> Spec:
-    """Without what only training sees."""
-    return layer.patched({"dropout": Dropout(), "loss": Loss(), "init": Normal()})
+    """Without what only training sees; at base width, that is all of the parametrization."""
+    at_base = layer.parametrization.base(layer.d_model) == layer.d_model
+    plain = {"parametrization": Standard()} if at_base else {}
+    return layer.patched({"dropout": Dropout(), "loss": Loss(), "init": Normal(), **plain})
 
 
 def _attention(layer: ModelSpec) -> dict[str, object]:

@@ -9,16 +9,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from labkit.optim.weights import Weight, groups
+from labkit.optim.weights import Rates, Weight, groups
 
 State = Mapping[str, Tensor]
 
 
-class Rule(Protocol):
+class Rule(Rates, Protocol):
     """How one weight moves. Everything is a tensor on its device: a rule never asks for a value."""
-
-    @property
-    def lr(self) -> float: ...
 
     def start(self, weight: Weight) -> State:
         """What is remembered of a weight, before the first step."""
@@ -33,7 +30,7 @@ class Guarded(torch.optim.Optimizer):
     """Steps weights by a rule; takes `grad_scale` and `found_inf` as torch's fused optimizers do."""
 
     def __init__(self, rule: Rule, weights: Iterable[Weight], weight_decay: float) -> None:
-        super().__init__(groups(weights, weight_decay), {"lr": rule.lr})
+        super().__init__(groups(weights, rule, weight_decay), {})
         self.rule = rule
         self.grad_scale, self.found_inf = _unscaled(self)
         for group in self.param_groups:

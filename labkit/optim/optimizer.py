@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from labkit.components.parameters import Role
+from labkit.components.parameters import Part, Role
 from labkit.optim.factored import inverse_roots, rms, row_and_column_means
 from labkit.optim.guarded import Guarded, State, Together
 from labkit.optim.orthogonal import orthogonalized
@@ -37,6 +37,24 @@ class Optimizer(Choice):
         """
         raise NotImplementedError
 
+    def rate(self, part: Part) -> float:
+        """By what the learning rate is multiplied, so that a step changes what a part computes as at base width.
+
+        Where |Δ| is the spectral norm of a step at learning rate 1, that is divisor · √(fan_out / fan_in) / |Δ|, each
+        in multiples of what it is at base width. muP refuses an optimizer without a rule.
+        """
+        raise NotImplementedError
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether it has a rule for parts that have grown."""
+        return type(self).rate is not Optimizer.rate
+
+
+def entrywise(part: Part) -> float:
+    """The rate where each entry moves by about as much, and together, at every width: |Δ| ∝ √(fan_in · fan_out)."""
+    return part.growth.divisor / part.growth.fan_in
+
 
 class Adamw(Optimizer):
     """w ← w - lr (λ w + m̂ / (√v̂ + eps)), m and v running means of g and g², λ on matrices only (arXiv:1711.05101)."""
@@ -47,8 +65,13 @@ class Adamw(Optimizer):
     weight_decay: Decay = 0.1
 
     def build(self, weights: Iterable[Weight]) -> torch.optim.Optimizer:
-        by_decay = groups(weights, self.weight_decay)
-        return torch.optim.AdamW(by_decay, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)
+        by_rate = groups(weights, self, self.weight_decay)
+        for group in by_rate:
+            group["eps"] = self.eps * group["gradient"]
+        return torch.optim.AdamW(by_rate, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)
+
+    def rate(self, part: Part) -> float:
+        return entrywise(part)
 
 
 class Sgd(Optimizer):
@@ -68,6 +91,11 @@ class Sgd(Optimizer):
     def direction(self, gradient: Tensor, weight: Weight, state: State) -> tuple[Tensor, State]:
         momentum = self.momentum * state["momentum"] + gradient
         return gradient + self.momentum * momentum if self.nesterov else momentum, {"momentum": momentum}
+
+    def rate(self, part: Part) -> float:
+        """The gradient has |Δ| ∝ √(fan_in / fan_out) / divisor."""
+        growth = part.growth
+        return growth.fan_out / growth.fan_in * growth.divisor**2
 
 
 class Lion(Optimizer):
@@ -89,6 +117,9 @@ class Lion(Optimizer):
     def direction(self, gradient: Tensor, weight: Weight, state: State) -> tuple[Tensor, State]:
         now, after = (state["momentum"].lerp(gradient, 1 - beta) for beta in self.betas)
         return now.sign(), {"momentum": after}
+
+    def rate(self, part: Part) -> float:
+        return entrywise(part)
 
 
 class Adafactor(Optimizer):
@@ -120,7 +151,12 @@ class Adafactor(Optimizer):
         for inverse in inverse_roots(means):
             update = update * inverse
         bounded = update / (rms(update) / self.clip).clamp(min=1)
-        return rms(weight.value).clamp(min=self.eps[1]) * bounded, {"step": step, **means}
+        least = self.eps[1] * weight.parts[0].growth.spread
+        return rms(weight.value).clamp(min=least) * bounded, {"step": step, **means}
+
+    def rate(self, part: Part) -> float:
+        """Entries move by a share of the rms of the weight, which is that of the initial values."""
+        return entrywise(part) / part.growth.spread
 
 
 class Muon(Optimizer):
@@ -158,7 +194,14 @@ class Muon(Optimizer):
         update = orthogonalized(ahead, self.coefficients, self.iterations, weight.compute)
         return self.factor(*weight.value.shape[-2:]) * update, {"momentum": momentum}
 
-    def factor(self, rows: int, columns: int) -> float:
+    def rate(self, part: Part) -> float:
+        """An orthogonal matrix has |Δ| = 1, and the adjustment multiplies it by f."""
+        growth = part.growth
+        here = self.factor(part.rows, part.fan_in)
+        there = self.factor(part.rows / growth.fan_out, part.fan_in / growth.fan_in)
+        return growth.divisor * math.sqrt(growth.fan_out / growth.fan_in) * there / here
+
+    def factor(self, rows: float, columns: float) -> float:
         """By what the update of a matrix is multiplied."""
         if self.adjust == "original":
             return math.sqrt(max(1, rows / columns))

@@ -8,11 +8,12 @@ Gradients of all micro-batches add up in the masters' precision, in one tensor: 
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from labkit.components.growth import NONE
 from labkit.components.parameters import Part, logical, parts_of
 
 Precision = Literal["fp32", "bf16", "fp64"]
@@ -50,20 +51,46 @@ class Weight:
             yield Weight(f"{self.name}/{part.name}", value, (part,), self.compute)
 
 
-def groups(weights: Iterable[Weight], weight_decay: float) -> list[dict[str, Any]]:
-    """Parameter groups as torch's optimizers take them: matrices, which decay, and gains and biases, which do not."""
-    split: dict[bool, list[Weight]] = {True: [], False: []}
+class Rates(Protocol):
+    """Whose learning rate depends on what a part has grown to."""
+
+    @property
+    def lr(self) -> float: ...
+
+    def rate(self, part: Part) -> float:
+        """By what the learning rate of a part is multiplied."""
+        ...
+
+
+def groups(weights: Iterable[Weight], rates: Rates, weight_decay: float) -> list[dict[str, Any]]:
+    """Parameter groups as torch's optimizers take them: matrices, which decay, and gains and biases, which do not.
+
+    Parts that differ in their rate go into groups of their own, and lr · weight_decay is the same for all matrices.
+    `gradient` is what the parametrization says of the size of the gradient's entries.
+    """
+    split: dict[tuple[bool, float, float], list[Weight]] = {}
     for weight in weights:
-        split[weight.is_matrix].append(weight)
+        for piece in _alike(weight, rates):
+            split.setdefault((piece.is_matrix, *_kind(piece.parts[0], rates)), []).append(piece)
     return [
         {
             "params": [(weight.name, weight.value) for weight in members],
             "weights": members,
-            "weight_decay": weight_decay if decays else 0.0,
+            "lr": rates.lr * rate,
+            "weight_decay": weight_decay / rate if decays else 0.0,
+            "gradient": gradient,
         }
-        for decays, members in split.items()
-        if members
+        for (decays, rate, gradient), members in sorted(split.items(), key=lambda group: not group[0][0])
     ]
+
+
+def _alike(weight: Weight, rates: Rates) -> Iterable[Weight]:
+    """The weight as it is stored, or its logical parameters where they differ."""
+    return [weight] if len({_kind(part, rates) for part in weight.parts}) == 1 else weight.logical()
+
+
+def _kind(part: Part, rates: Rates) -> tuple[float, float]:
+    return rates.rate(part) if part.growth != NONE else 1.0, part.growth.gradient
 
 
 class Weights:

@@ -1,7 +1,7 @@
 """The run spec says what is computed, and is hashed; the runtime says how it is executed, and is not."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -111,6 +111,17 @@ class RunSpec(Spec):
     precision: Precision = "fp32"
     evaluation: Evaluation = Evaluation()
     seed: Seed = Seed()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        parametrization, optimizer = self.model.parametrization, self.optimizer
+        if parametrization.has_rates and not optimizer.has_rates:
+            raise ValueError(
+                f"optimizer: {optimizer.label} does not say how its learning rate follows the width, which "
+                f"{parametrization.label} needs. Give its class  def rate(self, part: Part) -> float, or set "
+                f"model.parametrization to 'standard'."
+            )
+        return self
 
     @property
     def tokens_per_step(self) -> int:

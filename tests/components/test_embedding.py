@@ -8,7 +8,7 @@ from labkit.components.parameters import draw
 
 
 def test_a_tied_head_reads_the_embedding_and_has_no_parameters() -> None:
-    embedding, head = Embedding().build(11, 4), Tied().build(11, 4)
+    embedding, head = Embedding().build(11, 4, base=4), Tied().build(11, 4)
     draw(embedding, 0, scale=lambda part: 1.0)
     hidden = torch.randn(2, 3, 4)
     torch.testing.assert_close(head(hidden, embedding.weight), hidden @ embedding.weight.T)
@@ -16,7 +16,7 @@ def test_a_tied_head_reads_the_embedding_and_has_no_parameters() -> None:
 
 
 def test_an_untied_head_has_a_matrix_of_its_own() -> None:
-    embedding, head = Embedding().build(11, 4), Untied().build(11, 4)
+    embedding, head = Embedding().build(11, 4, base=4), Untied().build(11, 4)
     draw(head, 0, scale=lambda part: 1.0)
     hidden = torch.randn(2, 3, 4)
     torch.testing.assert_close(head(hidden, embedding.weight), hidden @ next(head.parameters()).T)
@@ -24,8 +24,8 @@ def test_an_untied_head_has_a_matrix_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("scaled", "factor"), [(False, 1.0), (True, 2.0)])
-def test_a_scaled_embedding_is_multiplied_by_the_root_of_the_width(scaled: bool, factor: float) -> None:
-    embedding = Embedding(scaled=scaled).build(11, 4)
+def test_a_scaled_embedding_is_multiplied_by_the_root_of_the_base_width(scaled: bool, factor: float) -> None:
+    embedding = Embedding(scaled=scaled).build(11, 6, base=4)
     draw(embedding, 0, scale=lambda part: 1.0)
     tokens = torch.tensor([[3, 0, 10]])
     torch.testing.assert_close(embedding(tokens), factor * embedding.weight[tokens])

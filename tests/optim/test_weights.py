@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from labkit.components.parameters import Linear, Part, Role, bias, gain
+from labkit.optim.optimizer import Sgd
 from labkit.optim.weights import Precision, Weights, groups
 
 
@@ -31,10 +32,11 @@ def test_decay_is_told_by_roles_and_never_by_shape() -> None:
 
 
 def test_groups_are_named_and_only_matrices_decay() -> None:
-    decayed, kept = groups(Weights(Net(), "fp32"), weight_decay=0.3)
+    decayed, kept = groups(Weights(Net(), "fp32"), Sgd(lr=0.5), weight_decay=0.3)
     assert [name for name, _ in decayed["params"]] == ["row", "project.weight"]
     assert [name for name, _ in kept["params"]] == ["gain", "bias", "square_gain"]
     assert (decayed["weight_decay"], kept["weight_decay"]) == (0.3, 0.0)
+    assert decayed["lr"] == kept["lr"] == 0.5
 
 
 def test_logical_parameters_are_views_of_masters_and_of_the_gradient() -> None:

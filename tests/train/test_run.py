@@ -1,10 +1,12 @@
 """Run specs, budgets and runtimes."""
 
 import re
+from typing import Literal
 
 import pytest
 
 from labkit.model import costs
+from labkit.optim.optimizer import Optimizer
 from labkit.spec import Mistake, ValidationError, explain
 from labkit.train.run import Budget, Evaluation, Flops, RunSpec, Runtime, Seed, Steps, Tokens
 
@@ -51,6 +53,20 @@ def test_evaluations_are_evenly_spaced_and_the_last_is_at_the_last_step() -> Non
     assert Evaluation(points=4).steps(100) == (25, 50, 75, 100)
     assert Evaluation(points=4).steps(3) == (1, 2, 3)
     assert Evaluation(points=3).steps(10) == (3, 6, 10)
+
+
+def test_mup_refuses_an_optimizer_that_does_not_say_how_its_rate_follows_the_width(lab, own_imports: None) -> None:
+    class Sign(Optimizer):
+        """w ← w - lr sign(g)."""
+
+        kind: Literal["sign"] = "sign"
+
+    assert lab.spec.patched({"optimizer": "sign"}).optimizer == Sign()
+    with pytest.raises(ValidationError) as refused:
+        lab.spec.patched({"optimizer": "sign", "model.parametrization": "mup"})
+    told = explain(refused.value, RunSpec)
+    assert told.startswith("optimizer: sign does not say how its learning rate follows the width, which mup needs.")
+    assert "def rate(self, part: Part) -> float" in told
 
 
 def test_a_micro_batch_that_does_not_divide_the_batch_is_refused_with_both_numbers() -> None:
