@@ -218,10 +218,9 @@ class Transformer(nn.Module):
         spread = self._spread_at(layer.place)
         return lambda part: spread(part) * layer.residual.shrink(part, layer.place)
 
-    def keyed(self, seed: int, step: int, row: int) -> None:
-        """Set what the dropout masks depend on; `row` is the place of the first sequence in the global batch."""
-        for slot, value in zip(self.dropout_key, (seed, step, row), strict=True):
-            slot.fill_(value)  # copying from the host would wait for the device
+    def keyed_by(self, key_3: Tensor) -> None:
+        """Let the dropout masks depend on what stands there: seed, step, place of the first row in the global batch."""
+        self.dropout_key.set_(key_3)  # pyright: ignore[reportArgumentType]
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """The logits_BTV of each token's successor."""

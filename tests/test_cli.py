@@ -323,6 +323,7 @@ def component(body: str) -> str:
         (experiment(), ["--device", "cuda"], ["--device cuda", "no CUDA device", "--device cpu"]),
         (experiment(), ["--device", "tpu"], ["--device", "tpu", "write auto, cpu, cuda"]),
         (experiment(), ["--mode", "quick"], ["--mode", "quick", "exact"]),
+        (experiment(), ["--capture", "on"], ["--capture", "on", "auto"]),
         (experiment(), ["--micro-batch", "3"], ["--micro-batch: 3", "4", "write 2"]),
         (experiment(), ["--runs", "text/0.txt/runs"], ["--runs text/0.txt/runs", "cannot write there"]),
         (experiment(), ["--set", "data.corpus.path=nowhere"], ["data.corpus.path", "nowhere"]),

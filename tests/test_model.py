@@ -130,7 +130,7 @@ def test_recomputing_activations_gives_the_same_gradients_also_with_dropout(chan
     for checkpointing in (False, True):
         model, x = built({"dropout": 0.2, **changes}), tokens()
         model.checkpointing = checkpointing
-        model.keyed(1, 2, 3)
+        model.keyed_by(torch.tensor([1, 2, 3]))
         model.losses(x, x.roll(-1, 1)).mean().backward()
         gradients.append([p.grad for p in model.parameters()])
     for here, there in zip(*gradients, strict=True):
@@ -139,11 +139,11 @@ def test_recomputing_activations_gives_the_same_gradients_also_with_dropout(chan
 
 def test_dropout_is_a_function_of_its_key_and_of_the_row_alone() -> None:
     model, x = built({"dropout": 0.2}), tokens(rows=4)
-    model.keyed(0, 1, 0)
+    model.keyed_by(torch.tensor([0, 1, 0]))
     whole = model(x)
-    model.keyed(0, 1, 2)
+    model.keyed_by(torch.tensor([0, 1, 2]))
     torch.testing.assert_close(model(x[2:]), whole[2:])
-    model.keyed(0, 2, 0)
+    model.keyed_by(torch.tensor([0, 2, 0]))
     assert not torch.allclose(model(x), whole, atol=1e-4)
 
 

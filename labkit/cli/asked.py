@@ -25,11 +25,11 @@ def asked_for(baseline: str, sets: list[str] | None, steps: int | None, seeds: i
     return Asked(baseline, sets or (), steps or 0, seeds or 0)
 
 
-def runtime_for(device: str, mode: str, micro_batch: int | None, activation_checkpointing: bool) -> "Runtime":
+def runtime_for(**fields: Any) -> "Runtime":
+    """A runtime of its fields, which are the options' names."""
     from labkit.train.run import Runtime
 
-    fields = {"device": device, "mode": mode, "micro_batch": micro_batch}
-    return checked(Runtime, **fields, activation_checkpointing=activation_checkpointing)
+    return checked(Runtime, **fields)
 
 
 def checked(cls: "type[S]", **fields: Any) -> "S":

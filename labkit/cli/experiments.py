@@ -10,7 +10,9 @@ from labkit.cli.asked import as_typed, asked_for, experiment_in, recorded, runti
 from labkit.cli.options import (
     AsJson,
     Baseline,
+    Capture,
     Checkpointing,
+    Compile,
     Debug,
     Device,
     DryRun,
@@ -50,6 +52,8 @@ def run(
     workers: Workers = None,
     micro_batch: MicroBatch = None,
     activation_checkpointing: Checkpointing = False,
+    capture: Capture = "auto",
+    compiled: Compile = False,
     debug: Debug = False,
 ) -> None:
     """Train what is missing of an experiment, and compare."""
@@ -60,7 +64,14 @@ def run(
 
         asked = asked_for(baseline, sets, steps, seeds)
         loaded, name = edition(experiment_in(file), asked)
-        runtime = runtime_for(device, mode, micro_batch, activation_checkpointing)
+        runtime = runtime_for(
+            device=device,
+            mode=mode,
+            micro_batch=micro_batch,
+            activation_checkpointing=activation_checkpointing,
+            capture=capture,
+            compile=compiled,
+        )
         folder = runs or loaded.root / "runs"
         runner = Runner(
             loaded, name, Options(folder, runtime, as_typed(file, asked), only or (), workers or 0, fresh), console

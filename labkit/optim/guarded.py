@@ -3,12 +3,13 @@
 w ← w - lr (λ w + direction(g / grad_scale))        unless found_inf, which stays on the device; λ on matrices only
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Rates, Weight, groups
 
 State = Mapping[str, Tensor]
@@ -26,19 +27,18 @@ class Rule(Rates, Protocol):
         ...
 
 
-class Guarded(torch.optim.Optimizer):
-    """Steps weights by a rule; takes `grad_scale` and `found_inf` as torch's fused optimizers do."""
+class Guarded(Stepper):
+    """Steps weights by a rule."""
 
     def __init__(self, rule: Rule, weights: Iterable[Weight], weight_decay: float) -> None:
         super().__init__(groups(weights, rule, weight_decay), {})
         self.rule = rule
-        self.grad_scale, self.found_inf = _unscaled(self)
         for group in self.param_groups:
             for weight in group["weights"]:
                 self.state[weight.value] = dict(rule.start(weight))
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:
         frozen = self.found_inf.bool()
         for group in self.param_groups:
             for weight in group["weights"]:
@@ -53,25 +53,17 @@ class Guarded(torch.optim.Optimizer):
             torch.where(frozen, old, new, out=old)
 
 
-class Together(torch.optim.Optimizer):
-    """Optimizers of different weights as one: their groups, each with its own rate, and one state."""
+class Together(Stepper):
+    """Steppers of different weights as one: their groups, each with its own rate, and one state."""
 
-    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
-        super().__init__([group for optimizer in optimizers for group in optimizer.param_groups], {})
-        self.optimizers: tuple[Any, ...] = optimizers
-        self.grad_scale, self.found_inf = _unscaled(self)
-        for optimizer in optimizers:
-            self.state.update(optimizer.state)
-            optimizer.state = self.state
+    def __init__(self, *steppers: Stepper) -> None:
+        first = steppers[0]
+        self.grad_scale, self.found_inf = first.grad_scale, first.found_inf
+        self.steppers = steppers
+        self.param_groups = [group for stepper in steppers for group in stepper.param_groups]
+        self.state = {value: state for stepper in steppers for value, state in stepper.state.items()}
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        for optimizer in self.optimizers:
-            optimizer.grad_scale, optimizer.found_inf = self.grad_scale, self.found_inf
-            optimizer.step()
-
-
-def _unscaled(optimizer: torch.optim.Optimizer) -> tuple[Tensor, Tensor]:
-    """The scalars of a step that is not clipped and finite."""
-    device = optimizer.param_groups[0]["params"][0].device
-    return torch.ones((), device=device), torch.zeros((), device=device)
+    def step(self) -> None:
+        for stepper in self.steppers:
+            stepper.grad_scale, stepper.found_inf = self.grad_scale, self.found_inf
+            stepper.step()

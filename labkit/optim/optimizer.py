@@ -13,8 +13,10 @@ from torch import Tensor
 
 from labkit.components.parameters import Part, Role
 from labkit.optim.factored import inverse_roots, rms, row_and_column_means
+from labkit.optim.fused import FusedAdamw
 from labkit.optim.guarded import Guarded, State, Together
 from labkit.optim.orthogonal import orthogonalized
+from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weight, groups
 from labkit.spec import Choice, Count, Number
 
@@ -29,7 +31,7 @@ class Optimizer(Choice):
     lr: Rate = 1e-3
     """The peak learning rate."""
 
-    def build(self, weights: Iterable[Weight]) -> torch.optim.Optimizer:
+    def build(self, weights: Iterable[Weight]) -> Stepper:
         """For the weights of a model, in named groups that each start at their own peak rate.
 
         It takes the device scalars of a step as torch's fused optimizers do: gradients are divided by `grad_scale`,
@@ -64,11 +66,11 @@ class Adamw(Optimizer):
     eps: Annotated[Number, Field(gt=0)] = 1e-8
     weight_decay: Decay = 0.1
 
-    def build(self, weights: Iterable[Weight]) -> torch.optim.Optimizer:
+    def build(self, weights: Iterable[Weight]) -> Stepper:
         by_rate = groups(weights, self, self.weight_decay)
         for group in by_rate:
             group["eps"] = self.eps * group["gradient"]
-        return torch.optim.AdamW(by_rate, lr=self.lr, betas=self.betas, eps=self.eps, fused=True)
+        return FusedAdamw(by_rate, {"betas": self.betas})
 
     def rate(self, part: Part) -> float:
         return entrywise(part)
@@ -82,7 +84,7 @@ class Sgd(Optimizer):
     nesterov: bool = False
     weight_decay: Decay = 0.0
 
-    def build(self, weights: Iterable[Weight]) -> torch.optim.Optimizer:
+    def build(self, weights: Iterable[Weight]) -> Stepper:
         return Guarded(self, weights, self.weight_decay)
 
     def start(self, weight: Weight) -> State:
@@ -108,7 +110,7 @@ class Lion(Optimizer):
     weight_decay: Decay = 1.0
     """Ten times AdamW's, for the same lr λ."""
 
-    def build(self, weights: Iterable[Weight]) -> torch.optim.Optimizer:
+    def build(self, weights: Iterable[Weight]) -> Stepper:
         return Guarded(self, weights, self.weight_decay)
 
     def start(self, weight: Weight) -> State:
@@ -136,7 +138,7 @@ class Adafactor(Optimizer):
     """Step t weighs t^-memory in the running means, which so need no correction."""
     weight_decay: Decay = 0.0
 
-    def build(self, weights: Iterable[Weight]) -> torch.optim.Optimizer:
+    def build(self, weights: Iterable[Weight]) -> Stepper:
         return Guarded(self, (piece for weight in weights for piece in weight.logical()), self.weight_decay)
 
     def start(self, weight: Weight) -> State:
@@ -177,7 +179,7 @@ class Muon(Optimizer):
     """Of embeddings, head, gains and biases, with its own rate and decay. All other roles move at `lr` (query, key,
     value, output, gate, up, down, router), each matrix by itself where several are packed in one tensor."""
 
-    def build(self, weights: Iterable[Weight]) -> torch.optim.Optimizer:
+    def build(self, weights: Iterable[Weight]) -> Stepper:
         hidden: list[Weight] = []
         others: list[Weight] = []
         for weight in weights:

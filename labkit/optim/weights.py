@@ -6,7 +6,8 @@
 Gradients of all micro-batches add up in the masters' precision, in one tensor: its norm is one operation.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -110,19 +111,19 @@ class Weights:
             device=next(iter(named.values())).device,
         )
         self.copies: list[tuple[Tensor, Tensor]] = []
+        self.awaited: dict[str, None] = {}
         places = self.gradient.split([stored.numel() for stored in named.values()])
         for (name, stored), place in zip(named.items(), places, strict=True):
             master = self.masters[name]
             master.grad = place.view_as(master)
-            self._place(stored, master, self.compute[name])
+            self._place(name, stored)
 
-    def _place(self, stored: nn.Parameter, master: Tensor, dtype: torch.dtype) -> None:
-        """Let the parameter share its master, or be a copy of it whose gradients are handed over as they arrive."""
+    def _place(self, name: str, stored: nn.Parameter) -> None:
+        """Let the parameter share its master, or be a copy of it; its gradients are handed over as they arrive."""
+        master, dtype = self.masters[name], self.compute[name]
         stored.data = master.to(dtype)
-        if dtype == master.dtype:
-            stored.grad = master.grad
-        else:
-            stored.register_post_accumulate_grad_hook(_handed_to(master))
+        stored.register_post_accumulate_grad_hook(_handed_to(name, master, self.awaited))
+        if dtype != master.dtype:
             self.copies.append((stored.detach(), master))
 
     def logical(self) -> dict[str, Tensor]:
@@ -136,6 +137,17 @@ class Weights:
 
     def forget_gradients(self) -> None:
         self.gradient.zero_()
+
+    @contextmanager
+    def replaced(self) -> Generator[None]:
+        """Gradients that arrive inside take the place of those before; where none arrives it is zero."""
+        self.awaited.update(dict.fromkeys(self.masters))
+        yield
+        for name in self.awaited:
+            place = self.masters[name].grad
+            assert place is not None
+            place.zero_()
+        self.awaited.clear()
 
     def norm(self) -> Tensor:
         """The global norm of the gradient, in a fixed order."""
@@ -152,11 +164,17 @@ def is_matrix(parts: Iterable[Part]) -> bool:
     return any(part.role.is_matrix for part in parts)
 
 
-def _handed_to(master: Tensor) -> Callable[[Tensor], None]:
+def _handed_to(name: str, master: Tensor, awaited: dict[str, None]) -> Callable[[Tensor], None]:
+    """What hands a gradient over to its master, in place of the one there if that is awaited."""
+
     def hand_over(stored: Tensor) -> None:
         assert master.grad is not None
         assert stored.grad is not None
-        master.grad.add_(stored.grad)
+        if name in awaited:
+            del awaited[name]
+            master.grad.copy_(stored.grad)
+        else:
+            master.grad.add_(stored.grad)
         stored.grad = None
 
     return hand_over

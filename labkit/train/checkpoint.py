@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
 from labkit.tracking.record import Damaged, read_json, write_json
 
@@ -110,7 +111,7 @@ class Cadence:
         self.took, self.last = took, time.monotonic()
 
 
-def packed(weights: Weights, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def packed(weights: Weights, optimizer: Stepper) -> dict[str, Tensor]:
     """Masters and optimizer state by name: ``weights/…`` and ``optimizer/exp_avg/…``."""
     tensors = {f"weights/{name}": master for name, master in weights.masters.items()}
     for name, stepped in _stepped(optimizer).items():
@@ -118,8 +119,8 @@ def packed(weights: Weights, optimizer: torch.optim.Optimizer) -> dict[str, Tens
     return tensors
 
 
-def unpack(tensors: Mapping[str, Tensor], weights: Weights, optimizer: torch.optim.Optimizer) -> None:
-    """Put what `packed` gave into live weights and their optimizer."""
+def unpack(tensors: Mapping[str, Tensor], weights: Weights, optimizer: Stepper) -> None:
+    """Put what `packed` gave into live weights and their optimizer, where they are."""
     for name, master in weights.masters.items():
         master.copy_(tensors[f"weights/{name}"])
     stepped = _stepped(optimizer)
@@ -127,11 +128,11 @@ def unpack(tensors: Mapping[str, Tensor], weights: Weights, optimizer: torch.opt
         kind, _, rest = path.partition("/")
         if kind == "optimizer":
             key, _, name = rest.partition("/")
-            optimizer.state[stepped[name]][key] = value
+            optimizer.state[stepped[name]].setdefault(key, value).copy_(value)
     weights.publish()
 
 
-def _stepped(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _stepped(optimizer: Stepper) -> dict[str, Tensor]:
     """What an optimizer steps, by name: masters, or logical parameters in them."""
     pairs = [zip(group["param_names"], group["params"], strict=True) for group in optimizer.param_groups]
     return dict(itertools.chain.from_iterable(pairs))

@@ -23,6 +23,7 @@ from labkit.components.branches import Stream
 from labkit.components.mixing import Mixing, distances
 from labkit.model import Transformer
 from labkit.optim.weights import Weights
+from labkit.train.execution import Eager
 from labkit.train.run import RunSpec
 from labkit.train.step import Step
 
@@ -92,8 +93,20 @@ def sizes(spec: RunSpec, effort: Effort, seed: int) -> Sizes:
     weights = Weights(model, "fp32")
     factors = [(number + 1) / (effort.steps + 1) for number in range(effort.steps)]
     optimizer = spec.optimizer.build(weights)
-    step = Step(model, weights, optimizer, factors=factors, clip=spec.clip, rows=ROWS, dropout_seed=0)
-    tokens_BT = tokens(effort.vocab_size, min(LENGTH, spec.model.context), seed)
+    length = min(LENGTH, spec.model.context)
+    step = Step(
+        model,
+        weights,
+        optimizer,
+        factors=factors,
+        clip=spec.clip,
+        batch_size=ROWS,
+        length=length,
+        rows=ROWS,
+        dropout_seed=0,
+        execution=Eager(),
+    )
+    tokens_BT = tokens(effort.vocab_size, length, seed)
     given_BT = tokens_BT[:, :-1].to(effort.device)
     before = activations(model, given_BT)
     for number in range(effort.steps):

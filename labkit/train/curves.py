@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from labkit.train.clock import Clock
-from labkit.train.step import Reading
+from labkit.train.reading import Reading
 
 LOSS_POINTS = 2000
 SPEED_POINTS = 100

@@ -7,6 +7,7 @@ import re
 import resource
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def settings(runtime: Runtime) -> Generator[torch.device]:
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     device, exact, before = select(runtime.device), runtime.mode == "exact", _state()
-    torch.use_deterministic_algorithms(exact)
+    deterministic(exact)
     torch.backends.cuda.enable_cudnn_sdp(not exact)
     torch.set_float32_matmul_precision("highest")
     _deterministic.fill_uninitialized_memory = False  # would write every new tensor once more
@@ -70,12 +71,30 @@ def settings(runtime: Runtime) -> Generator[torch.device]:
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats(device)
     try:
-        yield device
+        with torch.cuda.stream(_stream(device)):
+            yield device
     finally:
         _restore(*before)
         if device.type == "cuda":
             gc.collect()
             torch.cuda.empty_cache()
+
+
+@lru_cache
+def _stream(device: torch.device) -> torch.cuda.Stream | None:
+    """What all of a run's work is queued on: not the default stream, on which nothing can be captured.
+
+    There is one in a process, since cuBLAS keeps a workspace for each.
+    """
+    return torch.cuda.Stream(device) if device.type == "cuda" else None
+
+
+def deterministic(chosen: bool) -> None:
+    """Whether an operation without a deterministic kernel is an error.
+
+    It is torch.use_deterministic_algorithms, without the compiler that it imports (seconds).
+    """
+    torch.set_deterministic_debug_mode("error" if chosen else "default")
 
 
 def _state() -> tuple[bool, bool, str, bool, int]:
@@ -88,8 +107,8 @@ def _state() -> tuple[bool, bool, str, bool, int]:
     )
 
 
-def _restore(deterministic: bool, cudnn_attention: bool, products: str, fill: bool, threads: int) -> None:
-    torch.use_deterministic_algorithms(deterministic)
+def _restore(exact: bool, cudnn_attention: bool, products: str, fill: bool, threads: int) -> None:
+    deterministic(exact)
     torch.backends.cuda.enable_cudnn_sdp(cudnn_attention)
     torch.set_float32_matmul_precision(products)
     _deterministic.fill_uninitialized_memory = fill

@@ -13,11 +13,19 @@ import torch
 from labkit.data import Store
 from labkit.train.device import name, versions
 from labkit.train.evaluate import multiples
+from labkit.train.execution import Made
 from labkit.train.run import RunSpec, Runtime
 
 
 def at_the_start(
-    record: Mapping[str, Any], spec: RunSpec, runtime: Runtime, store: Store, *, device: torch.device, step: int
+    record: Mapping[str, Any],
+    spec: RunSpec,
+    runtime: Runtime,
+    store: Store,
+    *,
+    device: torch.device,
+    made: Made,
+    step: int,
 ) -> dict[str, Any]:
     """Where, with what and on what the run is about to go on; `started` is when it first did.
 
@@ -31,9 +39,10 @@ def at_the_start(
         "data": store.facts(),
         "mode": "fast" if any(session["mode"] == "fast" for session in sessions) else "exact",
         "kernels": "torch",
+        "execution": made.how,
         "precision": spec.precision,
         "sessions": sessions,
-        "notes": [*notes(spec, store, device), *moves(sessions)],
+        "notes": [*notes(spec, store, device), *made.notes("step"), *moves(sessions)],
         "started": record.get("started") or time.time(),
         "ended": None,
         "pid": os.getpid(),

@@ -11,11 +11,13 @@ from labkit.model import Transformer, costs
 from labkit.optim.schedule import length
 from labkit.optim.weights import Weights
 from labkit.tracking.record import Run
+from labkit.train.captured import Captured
 from labkit.train.checkpoint import Cadence, Checkpoints, packed, unpack
 from labkit.train.clock import Clock
 from labkit.train.curves import Curves, Speed
 from labkit.train.device import memory_gib, peak_flops, settings
 from labkit.train.evaluate import Evaluator
+from labkit.train.execution import Compiled, Eager
 from labkit.train.facts import at_the_start
 from labkit.train.run import RunSpec, Runtime
 from labkit.train.step import Step
@@ -48,7 +50,7 @@ class Session:
 
     def __init__(self, run: Run, spec: RunSpec, runtime: Runtime, store: Store, device: torch.device) -> None:
         self.run, self.spec, self.runtime, self.store, self.device = run, spec, runtime, store, device
-        vocab_size, rows = store.size, runtime.rows(spec.batch_size)
+        vocab_size, rows, execution = store.size, runtime.rows(spec.batch_size), execution_of(runtime, device)
         self.done, self.steps = 0, spec.steps(vocab_size)
         factors = [spec.schedule.factor(step, self.steps) for step in range(self.steps)]
         self.model = build(spec, vocab_size, device)
@@ -61,11 +63,14 @@ class Session:
             self.optimizer,
             factors=factors,
             clip=spec.clip,
+            batch_size=spec.batch_size,
+            length=spec.model.context,
             rows=rows,
             dropout_seed=spec.seed.dropout,
+            execution=execution,
         )
         self.batches = Batches(store.train, spec.model.context, spec.batch_size, spec.seed.data)
-        self.evaluator = Evaluator(self.model, spec, store, rows, device)
+        self.evaluator = Evaluator(self.model, spec, store, rows=rows, device=device, execution=execution)
         self.checkpoints = Checkpoints(run.checkpoints, {"spec": spec.fingerprint, "data": store.hash})
         self.cadence = Cadence(runtime.checkpoint_seconds)
         self.watch = Watch(length(spec.schedule.warmup, self.steps))
@@ -84,16 +89,27 @@ class Session:
             return self.diverge(diverged.step)
 
     def begin(self) -> None:
-        """Put the last checkpoint into the live tensors, where there is one, and say on record what runs where."""
+        """Get the steps ready, go back to the last checkpoint, if there is one, and say on record what runs where."""
+        self.step.prepare()
         if found := self.checkpoints.latest():
             unpack(found.tensors(self.device), self.weights, self.optimizer)
             self.done = found.facts["step"]
             self.clock.restore(found.facts["clock"])
             self.watch.restore(found.facts["watch"])
             self.curves.restore(found.facts["curves"])
-        facts = at_the_start(self.run.record(), self.spec, self.runtime, self.store, device=self.device, step=self.done)
+        facts = at_the_start(
+            self.run.record(),
+            self.spec,
+            self.runtime,
+            self.store,
+            device=self.device,
+            made=self.step.made,
+            step=self.done,
+        )
+        self.notes: list[str] = facts["notes"]
         self.run.update(**facts, step=self.done, steps=self.steps, tokens=self.steps * self.spec.tokens_per_step)
-        print(f"{facts['device']}, {facts['mode']}: from step {self.done} of {self.steps}", *facts["notes"], sep="\n")
+        how = f"{facts['device']}, {facts['mode']}, {facts['execution']}"
+        print(f"{how}: from step {self.done} of {self.steps}", *facts["notes"], sep="\n")
 
     def advance(self, should_stop: ShouldStop) -> bool:
         """Step until the end (True), or until told to stop (False). Raises Diverged."""
@@ -132,7 +148,14 @@ class Session:
     def evaluate(self) -> None:
         with self.apart():
             self.run.append(self.done, self.evaluator.on_the_way())
-            self.run.update(step=self.done, seconds=self.clock.seconds)
+            self.note(self.evaluator.scorer.notes)
+            self.run.update(step=self.done, seconds=self.clock.seconds, notes=self.notes)
+
+    def note(self, said: list[str]) -> None:
+        """Let a reader of the record know, once."""
+        for new in (line for line in said if line not in self.notes):
+            print(new)
+            self.notes = [*self.notes, new]
 
     def save(self) -> None:
         """Write a checkpoint of all that the next step depends on."""
@@ -181,3 +204,10 @@ def build(spec: RunSpec, vocab_size: int, device: torch.device) -> Transformer:
         model = Transformer(spec.model, vocab_size)
     model.initialize(spec.seed.init)
     return model
+
+
+def execution_of(runtime: Runtime, device: torch.device) -> Eager:
+    """How a runtime has steps executed on a device: on a CPU there is nothing to capture."""
+    if runtime.compile:
+        return Compiled()
+    return Captured() if device.type == "cuda" and runtime.capture == "auto" else Eager()

@@ -154,6 +154,10 @@ class Runtime(Spec):
     """Sequences that go through the model at once; none: the whole batch."""
     activation_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass: the same numbers, less memory."""
+    capture: Literal["auto", "off"] = "auto"
+    """auto: on a GPU a step is captured once and replayed, where it can be; off: it runs as it is written."""
+    compile: bool = False
+    """torch.compile instead, for comparison."""
     checkpoint_seconds: Annotated[Number, Field(ge=0)] = 30.0
     """Time between checkpoints; more where writing one takes over a twentieth of it."""
     threads: Annotated[int, Field(gt=0, le=4096)] = 1

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any
 
-from labkit.train.step import Reading
+from labkit.train.reading import Reading
 
 WINDOW = 50
 """Steps in the running mean of the loss."""

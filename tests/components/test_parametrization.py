@@ -13,8 +13,10 @@ from labkit.components.norm import Identity
 from labkit.components.parameters import gain, logical, parts_of
 from labkit.model import ModelSpec, Transformer
 from labkit.optim.optimizer import Optimizer
+from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
 from labkit.spec import Mistake, Spec
+from labkit.train.execution import Eager
 from labkit.train.step import Step
 
 VOCABULARY = 1009
@@ -68,7 +70,7 @@ def built(**changes: Any) -> Transformer:
     return model
 
 
-def stepping(model: Transformer, kind: str | dict[str, Any]) -> tuple[Weights, torch.optim.Optimizer]:
+def stepping(model: Transformer, kind: str | dict[str, Any]) -> tuple[Weights, Stepper]:
     weights = Weights(model, "fp32")
     return weights, Holder.from_json({"optimizer": kind}).optimizer.build(weights)
 
@@ -211,7 +213,8 @@ def test_at_base_width_it_trains_as_standard_does_to_the_bit(kind: str, changes:
     for parametrization in ("standard", {"kind": "mup", "base_width": 64}):
         model = built(**{**changes, "parametrization": parametrization})
         weights, optimizer = stepping(model, kind)
-        step = Step(model, weights, optimizer, factors=[1.0] * 2, clip=1.0, rows=2, dropout_seed=0)
+        once = {"batch_size": 2, "length": 8, "rows": 2, "dropout_seed": 0, "execution": Eager()}
+        step = Step(model, weights, optimizer, factors=[1.0] * 2, clip=1.0, **once)
         for number in range(2):
             step(number, tokens)
         ends.append([*weights.masters.values(), model(tokens)])

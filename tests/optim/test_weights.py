@@ -124,3 +124,18 @@ def test_small_gradients_are_not_lost_beside_large_ones_in_bf16() -> None:
     for _ in range(4):
         (net.project.weight.sum() * 2**-9).backward()
     assert weights.masters["project.weight"].grad[0, 0] == 1 + 2**-7  # type: ignore[index]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp64"])
+def test_replaced_gradients_are_those_that_arrive_and_else_zero(precision: Precision) -> None:
+    net = Net()
+    weights = Weights(net, precision)
+    weights.gradient.fill_(torch.nan)
+    with weights.replaced():
+        net.project.weight.float().sum().backward()
+        (2 * net.project.weight.float()).sum().backward()
+    rows = {name: master.grad.unique().tolist() for name, master in weights.masters.items()}  # type: ignore[union-attr]
+    assert rows == {"project.weight": [3.0], "gain": [0.0], "bias": [0.0], "square_gain": [0.0], "row": [0.0]}
+    net.gain.sum().backward()
+    net.gain.sum().backward()
+    assert weights.masters["gain"].grad.unique().tolist() == [2.0]  # type: ignore[union-attr]

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from labkit.components.parameters import logical
 from labkit.optim.optimizer import Optimizer
+from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
 from labkit.train.checkpoint import Cadence, Checkpoints, packed, unpack
 from labkit.train.loop import build
@@ -136,7 +137,7 @@ def test_the_state_of_every_optimizer_is_known_here() -> None:
 def test_masters_and_optimizer_state_return_to_the_bit(lab, precision: str, optimizer: str) -> None:
     spec = lab.spec.patched({"precision": precision, "optimizer": optimizer})
 
-    def fresh(seed: int) -> tuple[Weights, torch.optim.Optimizer]:
+    def fresh(seed: int) -> tuple[Weights, Stepper]:
         weights = Weights(build(spec.patched({"seed": seed}), 257, CPU), spec.precision)
         return weights, spec.optimizer.build(weights)
 

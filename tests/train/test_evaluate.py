@@ -11,8 +11,11 @@ import torch
 from labkit.data import Split, Store
 from labkit.model import Transformer
 from labkit.spec import Mistake
-from labkit.train.evaluate import Evaluator, Score, cut, multiples
+from labkit.train.evaluate import Evaluator, cut, multiples
+from labkit.train.execution import Eager
 from labkit.train.loop import build
+from labkit.train.run import RunSpec
+from labkit.train.score import Score
 
 
 def held(tokens: list[int], token_bytes: list[int]) -> Store:
@@ -37,19 +40,23 @@ class Fixed:
 
 def evaluator(lab, tokens: list[int], token_bytes: list[int], rows: int = 4, **changes: Any) -> Evaluator:
     spec = lab.spec.patched({"model.context": 4, **{f"evaluation.{name}": value for name, value in changes.items()}})
-    return Evaluator(cast("Transformer", Fixed()), spec, held(tokens, token_bytes), rows, torch.device("cpu"))
+    return judging(cast("Transformer", Fixed()), spec, held(tokens, token_bytes), rows)
+
+
+def judging(model: Transformer, spec: RunSpec, store: Store, rows: int) -> Evaluator:
+    return Evaluator(model, spec, store, rows=rows, device=torch.device("cpu"), execution=Eager())
 
 
 def test_bits_per_byte_are_the_nats_over_the_bytes_of_exactly_the_scored_tokens(lab) -> None:
     # eleven tokens: the first is never a target; of three windows of four the last is filled with two that do not count
     tokens = [9, 1, 2, 3, 1, 0, 2, 3, 1, 2, 3]
-    score = evaluator(lab, tokens, [0, 1, 2, 4, *[8] * 6]).score(4)
+    score = evaluator(lab, tokens, [0, 1, 2, 4, *[8] * 6]).score()
     assert score.loss == (1 + 2 + 3 + 1 + 0 + 2 + 3 + 1 + 2 + 3) / 10
     assert score.bits_per_byte == pytest.approx(18 / (3 * 1 + 3 * 2 + 3 * 4) / math.log(2))
 
 
 def test_losses_are_told_apart_by_position_in_the_context(lab) -> None:
-    score = evaluator(lab, [0, 1, 2, 3, 4, 1, 2, 3, 6], [1] * 9).score(4)
+    score = evaluator(lab, [0, 1, 2, 3, 4, 1, 2, 3, 6], [1] * 9).score()
     assert score.by_position() == {"edges": [1, 2, 4], "loss": [1.0, (2 + 3 + 4 + 2 + 3 + 6) / 6]}
 
 
@@ -70,13 +77,13 @@ def test_the_bins_of_positions_double_and_cover_the_context(length: int) -> None
 
 def test_the_size_of_the_batches_does_not_matter(lab) -> None:
     model = build(lab.spec, 257, torch.device("cpu"))
-    scores = [Evaluator(model, lab.spec, lab.store, rows, torch.device("cpu")).on_the_way() for rows in (1, 4)]
+    scores = [judging(model, lab.spec, lab.store, rows).on_the_way() for rows in (1, 4)]
     assert scores[0] == pytest.approx(scores[1], rel=1e-6)
 
 
 def test_an_untrained_model_knows_nothing(lab) -> None:
     model = build(lab.spec, 257, torch.device("cpu"))
-    values, by_position = Evaluator(model, lab.spec, lab.store, 4, torch.device("cpu")).at_the_end()
+    values, by_position = judging(model, lab.spec, lab.store, 4).at_the_end()
     expected = {"val/loss", "val/bpb", "val/loss_x1", "val/loss_x2", "val/loss_x4"}
     assert set(values) == expected
     assert {round(values[name]) for name in ("val/loss", "val/loss_x2", "val/loss_x4")} == {round(math.log(257))}
@@ -85,7 +92,7 @@ def test_an_untrained_model_knows_nothing(lab) -> None:
 
 def test_evaluation_leaves_the_model_in_training(lab) -> None:
     model = build(lab.spec.patched({"model.dropout": 0.5}), 257, torch.device("cpu"))
-    judge = Evaluator(model, lab.spec, lab.store, 4, torch.device("cpu"))
+    judge = judging(model, lab.spec, lab.store, 4)
     assert judge.on_the_way() == judge.on_the_way()
     assert model.training
 

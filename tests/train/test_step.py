@@ -8,6 +8,7 @@ import torch
 
 from labkit.components.parameters import logical
 from labkit.optim.weights import Weights
+from labkit.train.execution import Eager
 from labkit.train.loop import build
 from labkit.train.step import Step
 
@@ -19,7 +20,18 @@ def made(lab, clip: float | None = None, rows: int = 4, **changes: Any) -> Step:
     model = build(spec, 257, CPU)
     weights = Weights(model, spec.precision)
     optimizer = spec.optimizer.build(weights)
-    return Step(model, weights, optimizer, factors=[1.0, 0.5, 0.25] * 20, clip=clip, rows=rows, dropout_seed=0)
+    return Step(
+        model,
+        weights,
+        optimizer,
+        factors=[1.0, 0.5, 0.25] * 20,
+        clip=clip,
+        batch_size=4,
+        length=spec.model.context,
+        rows=rows,
+        dropout_seed=0,
+        execution=Eager(),
+    )
 
 
 def batch(lab, rows: int = 4) -> torch.Tensor:

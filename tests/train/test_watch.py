@@ -2,7 +2,7 @@
 
 import math
 
-from labkit.train.step import Reading
+from labkit.train.reading import Reading
 from labkit.train.watch import Watch
 
 

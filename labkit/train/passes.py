@@ -1,0 +1,86 @@
+"""What one training step computes: forward, backward, clip, update. Every tensor stays where it is, none is asked for.
+
+The loss is the mean over all targets of the global batch, so micro-batches add up to its gradient. A loss or norm that
+is not finite raises a flag on the device that freezes every later update.
+"""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from labkit.optim.stepper import Stepper
+from labkit.optim.weights import Weights
+from labkit.train.feed import Feed
+from labkit.train.rates import rates_on
+
+Losses = Callable[[Tensor, Tensor], Tensor]
+"""tokens_BT and targets_BT -> losses_BT, as a model has it."""
+
+
+class Passes:
+    """The step whose micro-batch is in `feed`, with its key (seed, step, first row) beside it."""
+
+    def __init__(
+        self,
+        losses: Losses,
+        weights: Weights,
+        optimizer: Stepper,
+        feed: Feed,
+        *,
+        factors: Sequence[float],
+        clip: float | None,
+        targets: int,
+    ) -> None:
+        """`targets` are those of the global batch; `factors` multiply the learning rate of each step."""
+        self.losses, self.weights, self.optimizer, self.feed = losses, weights, optimizer, feed
+        self.clip, self.targets = clip or math.inf, targets
+        device = weights.gradient.device
+        self.rates = rates_on(device, optimizer, factors, feed.beside[1:2])
+        self.total = torch.zeros((), dtype=weights.gradient.dtype, device=device)
+        self.frozen = torch.zeros((), device=device)
+        self.values = torch.zeros(3, dtype=torch.float64, device=device)
+        """(loss, norm, frozen) of the last step."""
+
+    def whole(self) -> None:
+        """A step of one micro-batch, whose gradients take the place of those before."""
+        self.total.zero_()
+        with self.weights.replaced():
+            self.micro()
+        self.update()
+
+    def begin(self) -> None:
+        """The beginning of a step of several micro-batches."""
+        self.total.zero_()
+        self.weights.forget_gradients()
+
+    def micro(self) -> None:
+        """Add the gradients and the loss of a micro-batch."""
+        tokens_RT = self.feed.tokens_RT
+        loss = self.losses(tokens_RT[:, :-1], tokens_RT[:, 1:]).sum() / self.targets
+        loss.backward()
+        self.total.add_(loss.detach())
+
+    def update(self) -> None:
+        """Clip the gradients, move the weights, and leave what was measured in `values`."""
+        norm = self.weights.norm()
+        finite = torch.isfinite(self.total) & torch.isfinite(norm)
+        self.frozen.copy_(torch.maximum(self.frozen, (~finite).float()))
+        self.optimizer.grad_scale = (norm / self.clip).clamp(min=1).float()
+        self.optimizer.found_inf = self.frozen
+        self.rates.set()
+        self.optimizer.step()
+        self.weights.publish()
+        self.values.copy_(torch.stack((self.total.double(), norm.double(), self.frozen.double())))
+
+    @contextmanager
+    def unchanged(self) -> Generator[None]:
+        """What runs inside leaves the weights, the optimizer and the model's buffers as they are."""
+        buffers = [(buffer, buffer.clone()) for buffer in self.weights.model.buffers()]
+        self.frozen.fill_(1)
+        yield
+        self.frozen.zero_()
+        for buffer, before in buffers:
+            buffer.copy_(before)
