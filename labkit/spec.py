@@ -11,8 +11,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchema
 from pydantic import ValidationError as ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
-Number = Annotated[float, Field(allow_inf_nan=False), AfterValidator(lambda x: x + 0.0)]
-"""A finite float; integers become floats and -0.0 becomes 0.0, so that equal numbers have equal fingerprints."""
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+"""What fp32 and bf16 hold in full: nearer to zero a number would be zero there, and further out infinite."""
+
+
+def _held(value: float) -> float:
+    if value and not SMALLEST <= abs(value) <= LARGEST:
+        raise ValueError(
+            f"{value:g} is nothing that fp32 holds; write 0, or what is between 1.2e-38 and 3.4e+38 in size"
+        )
+    return value + 0.0
+
+
+Number = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_held)]
+"""A float that fp32 holds; integers become floats and -0.0 becomes 0.0: equal numbers have equal fingerprints."""
 
 Count = Annotated[int, Field(gt=0, lt=2**63)]
 """A positive integer that a machine can count to."""

@@ -386,6 +386,33 @@ def test_a_matrix_that_nobody_counts_is_refused_with_the_line_to_write() -> None
         ({"pattern": ({}, {}, {})}, "pattern: 3 entries for n_layers 2"),
         ({"pattern": ({"position": "learned"},)}, "pattern.0.position: learned instead of rope, but what is added"),
         ({"feedforward": {**MIXTURE, "top_k": 9}}, "feedforward: top_k 9 is more than n_experts 4"),
+        (
+            {"feedforward": {**MIXTURE, "expert": {"kind": "gelu", "multiplier": 1 / 64}}},
+            "feedforward: expert: multiplier 0.015625 leaves nothing of d_model 32; write a larger one, or d_ff",
+        ),
+        (
+            {"attention": {"kind": "differential", "n_heads": 2**16, "head_dim": 2**10}},
+            "attention: n_heads times head_dim are 134,217,728 features; write at most 16,777,216",
+        ),
+        (
+            {"attention": {"kind": "mla", "n_heads": 2**16, "head_dim": 2**10, "rope_dim": 2}},
+            "attention: n_heads times head_dim are 67,239,936 features; write at most 16,777,216",
+        ),
+        ({"attention": {"kind": "mla", "n_heads": 4, "kv_rank": 2**62}}, "attention.kv_rank: Input should be less"),
+        ({"feedforward": {**MIXTURE, "n_experts": 2**31}}, "feedforward.n_experts: Input should be less than or equal"),
+        ({"feedforward": {**MIXTURE, "n_shared": 2**70}}, "feedforward.n_shared: Input should be less than or equal"),
+        ({"position": {"kind": "t5", "buckets": 2**31, "max_distance": 2**31}}, "position.buckets: Input should be"),
+        ({"attention.softcap": 1e38}, "attention.softcap: Input should be less than or equal to 1000000000 (got"),
+        ({"head.soft_cap": 1e-30}, "head.soft_cap: Input should be greater than or equal to 0.001 (got 1e-30)"),
+        (
+            {"position.scaling": {"kind": "ntk", "factor": 1e300}},
+            "position.scaling.factor: 1e+300 is nothing that fp32",
+        ),
+        (
+            {"pattern": ({"attention.window": 8, "attention.window.x": 1},)},
+            "pattern.0: attention.window.x: window = 8 is given as well, and nothing lies under that",
+        ),
+        ({"pattern": ({"attention": None, "attention.window": 3},)}, "pattern.0: attention.window: attention = None"),
         ({"dropout": 1.0}, "dropout.embedding: Input should be less than 1 (got 1.0)"),
     ],
 )

@@ -170,6 +170,9 @@ def test_a_wrong_path_says_what_was_meant(changes: dict[str, object], message: s
         ({"frame.wheel": {"kind": "disc"}}, "frame.wheel.thickness: this field is required."),
         ({"frame.wheel": {"kind": "spoked", "spoke": 1}}, "frame.wheel.spoke: no such field. Did you mean 'spokes'?"),
         ({"load": float("nan")}, "load: Input should be a finite number"),
+        ({"load": 1e39}, "load: 1e+39 is nothing that fp32 holds; write 0, or what is between 1.2e-38 and 3.4e+38"),
+        ({"load": -1e300}, "load: -1e+300 is nothing that fp32 holds"),
+        ({"load": 5e-324}, "load: 4.94066e-324 is nothing that fp32 holds"),
         ({"load": "4"}, "load: Input should be a valid number (got '4')"),
     ],
 )

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from labkit.tracking.console import Console
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
-REMEDY = "what was trained is kept: make room or let it be written to, and the same command goes on"
+REMEDY = "; what was trained is kept: make room or let it be written to, and the same command goes on"
+GOES_ON = "; the same command goes on from there"
 
 app = typer.Typer(
     help="Does this change to the transformer help, by how much, and can I believe it?",
@@ -62,8 +63,11 @@ class _State:
 
 
 @contextmanager
-def answering(debug: bool) -> Generator["Console"]:
-    """Say a user's mistake in one message; never as a traceback, unless that is asked for."""
+def answering(debug: bool, *, goes_on: bool = False) -> Generator["Console"]:
+    """Say a user's mistake in one message; never as a traceback, unless that is asked for.
+
+    `goes_on` says whether what was done stays, and the same command takes it up.
+    """
     code = USAGE
     try:
         from labkit.spec import Mistake
@@ -77,7 +81,7 @@ def answering(debug: bool) -> Generator["Console"]:
         except OSError as error:
             if error.filename is None:
                 raise
-            text, code = f"labkit: {error.filename}: {error.strerror}; {REMEDY}", FAILED
+            text, code = f"labkit: {error.filename}: {error.strerror}{REMEDY if goes_on else ''}", FAILED
         else:
             return
         if debug or _State.debug:
@@ -85,7 +89,7 @@ def answering(debug: bool) -> Generator["Console"]:
         console.say(text, "red")
     except KeyboardInterrupt:
         code = INTERRUPTED
-        sys.stderr.write("interrupted; the same command goes on from there\n")
+        sys.stderr.write(f"interrupted{GOES_ON if goes_on else ''}\n")
     raise typer.Exit(code)
 
 

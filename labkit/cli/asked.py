@@ -51,7 +51,7 @@ def as_typed(file: Path, asked: "Asked") -> str:
     return shlex.join(words)
 
 
-def recorded(folder: Path) -> tuple[Any, Any]:
+def recorded(folder: Path) -> Any:
     from labkit.study.loading import recorded_spec
 
     return recorded_spec(folder)

@@ -57,7 +57,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Train what is missing of an experiment, and compare."""
-    with answering(debug) as console:
+    with answering(debug, goes_on=True) as console:
         from labkit.study.editions import edition
         from labkit.study.runner import Options, Runner
         from labkit.study.views import plan_as_json, show_plan
@@ -102,9 +102,11 @@ def show(
     """The resolved spec, what each variant changes, and what the model costs."""
     with answering(debug) as console:
         from labkit.study import views
+        from labkit.study.loading import recorded_costs
 
         if target.is_dir():
-            spec, counts = recorded(target)
+            spec = recorded(target)
+            counts = recorded_costs(target, spec)
             if as_json:
                 write_json(console, {"version": views.VERSION, **views.spec_as_json(spec, counts)})
             else:

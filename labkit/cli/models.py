@@ -7,7 +7,7 @@ import typer
 
 from labkit.cli.application import answering, app, write_json
 from labkit.cli.asked import checked, recorded
-from labkit.cli.options import AsJson, Debug, Device, Prompts, Runs, RunTarget
+from labkit.cli.options import AsJson, Debug, Device, Prompts, Runs, RunTarget, folder_named
 
 
 @app.command()
@@ -46,7 +46,7 @@ def generate(
         fields = {"tokens": tokens, "top_k": top_k, "top_p": top_p, "seed": seed}
         sampling = checked(Sampling, **fields, temperature=heat)
         runtime, found = checked(Runtime, device=device), run_of(target, runs)
-        spec, _ = recorded(found.path)
+        spec = recorded(found.path)
         with settings(runtime) as chosen:
             writer = Writer.opened(found, spec, chosen, console)
             written = writer.write(prompts or [""], sampling, cached=not no_cache)
@@ -64,7 +64,10 @@ def generate(
 def import_model(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A model that transformers saved.")],
     to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to write it.", show_default="imported/<DIR's name>")
+        Path | None,
+        typer.Option(
+            metavar="DIR", parser=folder_named, help="Where to write it.", show_default="imported/<DIR's name>"
+        ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -86,7 +89,9 @@ def import_model(
 @app.command("export")
 def export_model(
     target: RunTarget,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", parser=folder_named, help="Where to write it: a new folder.")
+    ],
     runs: Runs = None,
     debug: Debug = False,
 ) -> None:
@@ -96,8 +101,8 @@ def export_model(
         from labkit.study.finding import run_of
 
         run = run_of(target, runs)
-        spec, _ = recorded(run.path)
-        exported = export_run(run, spec, folder)
+        spec = recorded(run.path)
+        exported = export_run(run, spec, folder, console)
         for note in exported.notes:
             console.say(note, "yellow")
         console.say(f"{folder}: {exported.architecture}; AutoModelForCausalLM.from_pretrained loads it")

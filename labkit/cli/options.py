@@ -24,7 +24,7 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what was finishe
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; train and write nothing.")]
 
 
-def folder(name: str) -> Path:
+def folder_named(name: str) -> Path:
     if not name.strip():
         raise typer.BadParameter("write the name of a folder")
     return Path(name)
@@ -32,7 +32,7 @@ def folder(name: str) -> Path:
 
 Runs = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", parser=folder, help="Where the runs lie.", show_default="the project's runs"),
+    typer.Option(metavar="DIR", parser=folder_named, help="Where the runs lie.", show_default="the project's runs"),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, or cuda:1.")]
 Mode = Annotated[str, typer.Option(help="exact: the same bits every time; fast: the last ones may differ.")]

@@ -4,13 +4,12 @@ B batch, T time, D width, H heads, K key-value heads, d head_dim, R gates.
 """
 
 import math
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from torch import Tensor, nn
 
 from labkit.components.gather import AttentionModule, Gate, Heads, NoGate, Projection
-from labkit.components.mixing import Mixing, SinkSoftmax, Softmax
+from labkit.components.mixing import Cap, Mixing, SinkSoftmax, Softmax
 from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
@@ -18,7 +17,7 @@ from labkit.components.position import Position
 from labkit.components.qk_norm import NoQkNorm, NormAfter, NormBefore, QkNorm
 from labkit.components.score_scale import InverseRoot, ScoreScale
 from labkit.components.width import HeadCount, HeadWidth
-from labkit.spec import Choice, Count, Number
+from labkit.spec import Choice, Count
 
 WIDEST = 2**24
 """Features of all heads together, at most: a matrix of more is a slip of the pen."""
@@ -45,7 +44,7 @@ class Attention(Choice):
     """Whether queries and keys are normalised before or after they are rotated."""
     scale: ScoreScale = InverseRoot()
     """What the scores are multiplied by."""
-    softcap: Annotated[Number, Field(gt=0)] | None = None
+    softcap: Cap | None = None
     """c of c · tanh(score / c), which bounds the scaled scores (Gemma 2, arXiv:2408.00118)."""
     window: Count | None = None
     """How many tokens each sees, itself included (arXiv:2004.05150); all before it unless given."""
@@ -63,6 +62,10 @@ class Attention(Choice):
         """Features of a query or key that its position may turn."""
         return self.head_dim or width // self.n_heads
 
+    def widest(self, width: int) -> int:
+        """Features of a head's query, key or value, of that which has most."""
+        return self.width_of_head(width)
+
     @property
     def biased(self) -> set[str]:
         """Which of query, key and value have a bias."""
@@ -73,7 +76,7 @@ class Attention(Choice):
         """Why this cannot work at that width, or None."""
         if self.head_dim is None and width % self.n_heads:
             return f"n_heads {self.n_heads} does not divide d_model {width}; choose a divisor, or give head_dim"
-        if (features := self.n_heads * self.width_of_head(width)) > WIDEST:
+        if (features := self.n_heads * self.widest(width)) > WIDEST:
             return f"n_heads times head_dim are {features:,} features; write at most {WIDEST:,}"
         if self.n_heads % self.kv_heads:
             return f"n_kv_heads {self.kv_heads} does not divide n_heads {self.n_heads}; choose a divisor"

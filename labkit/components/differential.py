@@ -31,11 +31,14 @@ class Differential(Attention):
     def width_of_head(self, width: int) -> int:
         return self.head_dim or width // (2 * self.n_heads)
 
+    def widest(self, width: int) -> int:
+        return 2 * self.width_of_head(width)
+
     def fault(self, width: int) -> str | None:
         if self.head_dim is None and width % (2 * self.n_heads):
             heads = f"2 · n_heads {self.n_heads}"
             return f"{heads} does not divide d_model {width}; choose half of a divisor, or give head_dim"
-        return None
+        return super().fault(width)
 
     def build(self, width: int, place: Place, position: Position, dropout: float) -> nn.Module:
         return DifferentialAttention(self, width, place, position, dropout)

@@ -1,16 +1,16 @@
 """From tokens to vectors, and from vectors to logits."""
 
 import math
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
+from labkit.components.mixing import Cap
 from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Linear, Part, Role, parameter
-from labkit.spec import Choice, Number, Spec
+from labkit.spec import Choice, Spec
 
 
 class Embedding(Spec):
@@ -42,7 +42,7 @@ class TokenEmbedding(nn.Module):
 class Head(Choice):
     """What turns the last hidden vectors into logits."""
 
-    soft_cap: Annotated[Number, Field(gt=0)] | None = None
+    soft_cap: Cap | None = None
     """c in c · tanh(logits / c); none: the logits as they are (Gemma 2, arXiv:2408.00118)."""
 
     def build(self, vocab_size: int, width: int) -> nn.Module:

@@ -4,14 +4,20 @@ B batch, T queries, S keys, H heads of queries, K heads of keys and values, d fe
 """
 
 import math
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from labkit.components.bias import NoBias, ScoreBias
 from labkit.components.dropout import KeyedDropout
 from labkit.components.parameters import Part, Role, parameter
+from labkit.spec import Number
+
+Cap = Annotated[Number, Field(ge=1e-3, le=1e9)]
+"""c of c · tanh(x / c): a smaller one leaves nothing of x, and with a larger one x / c loses its digits."""
 
 
 class Softmax(nn.Module):

@@ -43,6 +43,9 @@ class Mla(Attention):
     def width_of_head(self, width: int) -> int:
         return self.rope_dim or self.content(width) // 2
 
+    def widest(self, width: int) -> int:
+        return max(self.content(width) + self.width_of_head(width), self.value_dim or 0)
+
     def fault(self, width: int) -> str | None:
         if fault := super().fault(width):
             return fault

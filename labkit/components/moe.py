@@ -18,16 +18,18 @@ from labkit.components.place import Place
 from labkit.spec import Count, Number
 
 Weight = Annotated[Number, Field(ge=0)]
+MOST = 4096
+"""Experts of a layer: each is a module of its own."""
 
 
 class Moe(FeedForward):
     """Σ p_i · expert_i(x), the top_k of p = softmax(router(x)) (arXiv:2101.03961; shared experts, arXiv:2401.06066)."""
 
     kind: Literal["moe"] = "moe"
-    n_experts: Count
+    n_experts: Annotated[int, Field(gt=0, le=MOST)]
     top_k: Count
     """How many of the experts compute each token."""
-    n_shared: Annotated[int, Field(ge=0)] = 0
+    n_shared: Annotated[int, Field(ge=0, le=MOST)] = 0
     """Further experts that compute every token."""
     expert: FeedForward = Swiglu()
     """What each expert is; its width is its own."""
@@ -47,6 +49,10 @@ class Moe(FeedForward):
         if type(self.expert) is type(self):
             raise ValueError("expert: a mixture cannot be the expert of a mixture; choose another kind")
         return self
+
+    def fault(self, width: int) -> str | None:
+        fault = self.expert.fault(width)
+        return fault and f"expert: {fault}"
 
     def build(self, width: int, place: Place) -> nn.Module:
         return Mixture(self, width, place)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from labkit.spec import Spec, lean
+from labkit.spec import Mistake, Spec, lean
 
 
 class FrozenChanges(dict[str, Any]):
@@ -27,6 +27,8 @@ def nested(changes: Mapping[str, Any]) -> FrozenChanges:
         at: dict[str, Any] = tree
         for step in parents:
             inner = at.get(step, {})
+            if not isinstance(inner, str | dict):
+                raise Mistake(f"{path}: {step} = {inner!r} is given as well, and nothing lies under that")
             at[step] = {"kind": inner} if isinstance(inner, str) else dict(inner)
             at = at[step]
         at[last] = value.as_json() if isinstance(value, Spec) else value

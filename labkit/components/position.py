@@ -11,7 +11,7 @@ from labkit.components.parameters import Part, Role, parameter
 from labkit.components.place import Place
 from labkit.components.rope_scaling import NoScaling, RopeScaling, unscaled
 from labkit.components.rotary import Rotary, Waves
-from labkit.spec import Choice, Count, Number
+from labkit.spec import Choice, Count, Number, Size
 
 
 class Position(Choice):
@@ -101,7 +101,7 @@ class T5(Position):
     """q kᵀ/√d + b[bucket(i - j)], a number for each head, bucket and layer (arXiv:1910.10683, which shares layers')."""
 
     kind: Literal["t5"] = "t5"
-    buckets: Annotated[Count, Field(ge=2)] = 32
+    buckets: Annotated[Size, Field(ge=2)] = 32
     """Half of them for one distance each, half for ranges that grow with the logarithm."""
     max_distance: Count = 128
     """From here on, all distances share the last bucket."""

@@ -8,6 +8,8 @@ train-00000.bin  validation-00000.bin  …
 
 import hashlib
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,16 @@ class Store:
         """The number of token ids."""
         return int(self._about["size"])
 
+    @contextmanager
+    def _reading(self, name: str) -> Generator[Path]:
+        """One of its files. Raises Mistake where that is damaged."""
+        try:
+            yield self.path / name
+        except Exception as error:  # the tokenizers library raises Exception itself
+            raise Mistake(
+                f"{self.path / name} cannot be read: {error}. Remove the folder {self.path}: it is made anew."
+            ) from error
+
     def facts(self) -> dict[str, Any]:
         """What a run's record says of its data."""
         return {
@@ -64,13 +76,14 @@ class Store:
     @cached_property
     def vocabulary(self) -> list[bytes]:
         """The UTF-8 bytes that each token stands for."""
-        return [bytes.fromhex(token) for token in json.loads((self.path / "vocabulary.json").read_bytes())]
+        with self._reading("vocabulary.json") as file:
+            return [bytes.fromhex(token) for token in json.loads(file.read_bytes())]
 
     @cached_property
     def encoder(self) -> Encoder:
         """What cut the corpus, and cuts further text alike."""
-        file = self.path / "tokenizer.json"
-        return LibraryEncoder.read(file, self.end) if file.exists() else Encoder()
+        with self._reading("tokenizer.json") as file:
+            return LibraryEncoder.read(file, self.end) if file.exists() else Encoder()
 
     @cached_property
     def token_bytes(self) -> NDArray[np.int64]:

@@ -11,13 +11,13 @@ from pydantic import Field
 from torch import Tensor
 
 from labkit.components.parameters import key
-from labkit.spec import Count, Mistake, Number, Spec
+from labkit.spec import Count, Mistake, Number, Size, Spec
 
 
 class Sampling(Spec):
     """How many tokens, and how each is chosen: by temperature, then top_k, then top_p of what that leaves."""
 
-    tokens: Count = 128
+    tokens: Size = 128
     """At most so many; the end token ends a text earlier."""
     temperature: Annotated[Number, Field(ge=0)] = 1.0
     """p = softmax(logits / temperature); 0: always the most probable token (greedy)."""

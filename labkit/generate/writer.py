@@ -40,7 +40,11 @@ class Writer:
     @classmethod
     def opened(cls, run: Run, spec: RunSpec, device: torch.device, progress: Progress) -> "Writer":
         """Of a finished run. Raises Mistake where its weights or its data are not there."""
-        return cls(finished(run, spec, device), store_of(run, spec, progress))
+        model, store = finished(run, spec, device), store_of(run, spec, progress)
+        if model.vocab_size != store.size:
+            counts = f"{model.vocab_size} tokens, and its data store {store.path} has {store.size}"
+            raise Mistake(f"{run.path}: its weights are of {counts}; remove the run's folder to train it again")
+        return cls(model, store)
 
     def write(self, prompts: list[str], sampling: Sampling, *, cached: bool = True) -> list[Written]:
         """What follows each prompt; none is read as more than text, so that no sign in it ends a document."""

@@ -76,12 +76,18 @@ class Architecture:
                 )
         config = Config(given, defaults)
         paths: Paths = {}
+        origins: dict[str, str] = {}
         for clause in self.clauses:
-            paths |= clause.read(config)
+            read = clause.read(config)
+            paths |= read
+            origins |= dict.fromkeys(read, " or ".join(name for name in clause.fields if name in given))
         try:
             return ModelSpec.from_json(_tree(paths))
         except ValidationError as error:
-            raise Mistake(f"config.json makes a model that labkit cannot build: {explain(error, ModelSpec)}") from error
+            at = [".".join(map(str, detail["loc"])) for detail in error.errors()]
+            said = ", ".join(dict.fromkeys(origins[path] for path in at if origins.get(path)))
+            place = f"config.json: {said}" if said else "config.json"
+            raise Mistake(f"{place} makes a model that labkit cannot build: {explain(error, ModelSpec)}") from error
 
     def config(self, spec: ModelSpec) -> dict[str, Any]:
         """The fields for a spec, as far as the architecture has them. Raises Mistake where it cannot be that size."""

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.model import ModelSpec
-from labkit.spec import Mistake
+from labkit.spec import LARGEST, Mistake
 
 Paths = dict[str, Any]
 Layers = Sequence[ModelSpec]
+MOST = 2**24
+"""What nothing in a config counts more of."""
 REQUIRED: Any = object()
 """The default of a field that has none."""
 MISSING: Any = object()
@@ -30,6 +32,35 @@ class Config:
         if value is REQUIRED:
             raise Mistake(f"config.json: {name} is missing; a model cannot be told without it")
         return value
+
+    def size(self, name: str) -> int:
+        """A field that counts something. Raises Mistake for what is no count."""
+        return whole(f"config.json: {name}", self[name])
+
+    def size_if_any(self, name: str) -> int | None:
+        """The same of a field that may be null."""
+        return None if self[name] is None else self.size(name)
+
+    def object(self, name: str) -> dict[str, Any]:
+        """A field that holds fields of its own; null holds none. Raises Mistake for anything else."""
+        value = self[name]
+        if not isinstance(value, Mapping | None):
+            raise Mistake(f"config.json: {name} = {value!r} is no object; write null if there is nothing to say")
+        return dict(value or {})
+
+
+def whole(name: str, value: Any) -> int:
+    """A count. Raises Mistake for anything else."""
+    if type(value) is not int or not 0 < value <= MOST:
+        raise Mistake(f"{name} = {value!r} is no count; write a whole number from 1 to {MOST:,}")
+    return value
+
+
+def positive(name: str, value: Any) -> float:
+    """A number above zero. Raises Mistake for anything else."""
+    if type(value) not in (int, float) or not 0 < value <= LARGEST:
+        raise Mistake(f"config.json: {name} = {value!r} is no number above 0; write one")
+    return float(value)
 
 
 class Clause:
@@ -128,7 +159,7 @@ class Inner(Clause):
         return {self.field: None}
 
     def read(self, config: Config) -> Paths:
-        return {"feedforward.d_ff": config[self.field] or 4 * config[self.width]}
+        return {"feedforward.d_ff": config.size_if_any(self.field) or 4 * config.size(self.width)}
 
     def write(self, layers: Layers) -> dict[str, Any]:
         d_ff = at(layers[0], "feedforward.d_ff")

@@ -5,18 +5,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from labkit.components.parameters import logical
+from labkit.data.tokenizer import Byte
 from labkit.interop import folder
 from labkit.interop.architecture import Architecture
 from labkit.interop.canonical import training_only
 from labkit.interop.registry import fitting
-from labkit.interop.tokenizer import write_tokenizer
+from labkit.interop.tokenizer import described_bytes, described_tokenizer, write_tokenizer
 from labkit.model import ModelSpec, Transformer
-from labkit.spec import Mistake
+from labkit.tracking.progress import Progress
 from labkit.tracking.record import Run, write_json
+from labkit.train.finished import final_weights, store_of
 from labkit.train.run import RunSpec
 
 
@@ -29,25 +30,23 @@ class Exported(NamedTuple):
     """What of the spec acts in training only and has no field there."""
 
 
-def export_run(run: Run, spec: RunSpec, target: Path) -> Exported:
-    """Write a finished run's model and tokenizer. Raises Mistake for a spec that no architecture expresses."""
-    architecture = fitting(spec.model)
-    file, record = run.checkpoints / "final.safetensors", run.record()
-    if not file.is_file():
-        raise Mistake(
-            f"{run.path}: its status is {record.get('status')!r}; only a finished run leaves weights to export"
-        )
-    weights = load_file(file)
-    base, store = Path(record["base"]), Path(record["data"]["store"])
-    target.mkdir(parents=True, exist_ok=True)
-    end = write_tokenizer(spec.tokenizer, base, store, spec.model.context, target)
-    return write_model(spec.model, weights, target, architecture, end=end)
+def export_run(run: Run, spec: RunSpec, target: Path, progress: Progress) -> Exported:
+    """Write a finished run's model and tokenizer into a new folder, or an empty one.
+
+    Raises Mistake for a spec that no architecture expresses, and where the weights or the data are not there.
+    """
+    architecture, weights = fitting(spec.model), final_weights(run, spec)
+    is_bytes = isinstance(spec.tokenizer, Byte)
+    described = described_bytes() if is_bytes else described_tokenizer(spec.tokenizer, store_of(run, spec, progress))
+    folder.make_room(target)
+    write_tokenizer(described, spec.model.context, target)
+    return write_model(spec.model, weights, target, architecture, end=described.end)
 
 
 def export_model(model: Transformer, target: Path, end: int | None = None) -> Exported:
     """Write a model, without a tokenizer; `end` is the token that ends a text. Raises Mistake."""
     architecture = fitting(model.spec)
-    target.mkdir(parents=True, exist_ok=True)
+    folder.make_room(target)
     return write_model(model.spec, logical(model), target, architecture, end=end)
 
 
@@ -67,7 +66,8 @@ def write_model(
     }
     _check(architecture, spec, weights)
     tensors = architecture.tensors.written(weights, spec)
-    save_file({name: _owned(tensor) for name, tensor in tensors.items()}, target / folder.WEIGHTS, {"format": "pt"})
+    owned = {name: _owned(tensor) for name, tensor in tensors.items()}
+    folder.write_tensors(owned, target / folder.WEIGHTS, {"format": "pt"})
     write_json(target / "config.json", config)
     write_json(target / "generation_config.json", {name: value for name, value in ends.items() if value is not None})
     there = architecture.spec(config)

@@ -1,22 +1,27 @@
 """Folders of transformers: config.json beside one file of safetensors or several with an index."""
 
+import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from labkit.components.parameters import logical
 from labkit.interop.architecture import Architecture
+from labkit.interop.clauses import whole
 from labkit.interop.registry import named
 from labkit.model import ModelSpec, Transformer
 from labkit.spec import Mistake
 from labkit.tracking.record import read_json
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+READ = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+"""What weights may be stored in: numbers that are the weights themselves."""
 
 
 class Stored:
@@ -30,9 +35,12 @@ class Stored:
     def _files(self) -> list[Path]:
         if (self.folder / WEIGHTS).is_file():
             return [self.folder / WEIGHTS]
-        shards = sorted(set(read_json(self.folder / INDEX).get("weight_map", {}).values()))
+        places = read_json(self.folder / INDEX).get("weight_map", {})
+        shards = list(places.values()) if isinstance(places, dict) else [places]
+        if odd := [shard for shard in shards if not isinstance(shard, str) or Path(shard).name != shard]:
+            raise Mistake(f"{self.folder / INDEX}: weight_map has {odd[0]!r}, which names no file of the folder")
         if shards:
-            return [self.folder / shard for shard in shards]
+            return [self.folder / shard for shard in sorted(set(shards))]
         raise Mistake(f"{self.folder}: no {WEIGHTS} and no {INDEX}; save the model with transformers' save_pretrained")
 
     def __call__(self, name: str) -> Tensor:
@@ -43,7 +51,11 @@ class Stored:
             raise Mistake(f"{self.folder}: no tensor {name}, which config.json asks for")
         self.asked.add(stored)
         with safe_open(self.file_of[stored], framework="pt") as file:
-            return file.get_tensor(stored)
+            tensor = file.get_tensor(stored)
+        if tensor.dtype not in READ:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in READ)
+            raise Mistake(f"{self.folder}: {name} holds {tensor.dtype}, not one of {known}: save it unquantized")
+        return tensor
 
     def check_all_read(self, tied_to: Tensor | None) -> None:
         """Raise Mistake for a tensor that nothing asked for, unless it is computed or the tied embedding again."""
@@ -72,20 +84,36 @@ def read(folder: Path) -> tuple[ModelSpec, int, dict[str, Tensor]]:
 
 def config_of(folder: Path) -> dict[str, Any]:
     """What config.json says. Raises Mistake where there is none."""
+    if not folder.is_dir():
+        raise Mistake(f"{folder}: no such folder; write that of a model that transformers saved")
+    if config := read_json(folder / "config.json"):
+        return config
+    raise Mistake(f"{folder}: no config.json in this folder; write that of a model that transformers saved")
+
+
+def make_room(target: Path, own: Collection[str] = ()) -> None:
+    """A folder that holds nothing but files of these names, which will be written anew.
+
+    Raises Mistake for others: they may be a model that nobody wants to lose, or be read as part of the new one.
+    """
+    if file := next((path for path in (target, *target.parents) if path.exists() and not path.is_dir()), None):
+        raise Mistake(f"{target}: {file} is a file; write the name of a new folder")
+    others = sorted({file.name for file in target.iterdir()} - set(own)) if target.is_dir() else []
+    if others:
+        raise Mistake(f"{target}: holds {others[0]} already; write the name of a new folder, or remove this one")
+    target.mkdir(parents=True, exist_ok=True)
+
+
+def write_tensors(tensors: Mapping[str, Tensor], file: Path, about: dict[str, str] | None = None) -> None:
+    """Write a file of safetensors. Raises OSError where it cannot be."""
     try:
-        config: Any = read_json(folder / "config.json")
-    except ValueError as error:
-        raise Mistake(f"{folder / 'config.json'} is no JSON: {error}") from error
-    if not isinstance(config, Mapping) or not config:
-        raise Mistake(f"{folder}: no config.json in this folder; write the folder of a model that transformers saved")
-    return dict(config)
+        save_file(dict(tensors), file, about)
+    except SafetensorError as error:
+        raise OSError(errno.EIO, str(error), str(file)) from error
 
 
 def _vocab_size(config: Mapping[str, Any]) -> int:
-    size = config.get("vocab_size")
-    if not isinstance(size, int) or size < 1:
-        raise Mistake(f"config.json: vocab_size = {size!r}; write the number of rows of the embedding")
-    return size
+    return whole("config.json: vocab_size", config.get("vocab_size"))
 
 
 def _names(file: Path) -> list[str]:

@@ -5,7 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.interop.architecture import Architecture
-from labkit.interop.clauses import GATED, TIED, Always, Clause, Config, Layers, OneOf, Only, Paths, Same, Unread
+from labkit.interop.clauses import (
+    GATED,
+    TIED,
+    Always,
+    Clause,
+    Config,
+    Layers,
+    OneOf,
+    Only,
+    Paths,
+    Same,
+    Unread,
+    positive,
+)
 from labkit.interop.heads import Heads, Windows
 from labkit.interop.llama import ATTENTION_BIAS, MODULES, NORMAL, SIZES
 from labkit.interop.rope import Rotation
@@ -21,7 +34,8 @@ class QueryScale(Clause):
         return {"query_pre_attn_scalar": 256}
 
     def read(self, config: Config) -> Paths:
-        return {"attention.scale.kind": "fixed", "attention.scale.value": config["query_pre_attn_scalar"] ** -0.5}
+        scalar = positive("query_pre_attn_scalar", config["query_pre_attn_scalar"])
+        return {"attention.scale.kind": "fixed", "attention.scale.value": scalar**-0.5}
 
     def write(self, layers: Layers) -> dict[str, Any]:
         attention, width = layers[0].attention, layers[0].d_model

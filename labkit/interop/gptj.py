@@ -11,6 +11,7 @@ from labkit.interop.clauses import Always, Clause, Config, Layers, Only, Paths
 from labkit.interop.gpt2 import SIZES, dropouts
 from labkit.interop.llama import NORMAL
 from labkit.interop.tensors import Tensors, modules
+from labkit.spec import Mistake
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,11 @@ class RotaryDim(Clause):
         return {"rotary_dim": 64}
 
     def read(self, config: Config) -> Paths:
-        head_dim = config["n_embd"] // config["n_head"]
-        fraction = fraction_of(config["rotary_dim"] or head_dim, head_dim)
+        width, n_heads = config.size("n_embd"), config.size("n_head")
+        if width % n_heads:
+            raise Mistake(f"config.json: n_head = {n_heads} does not divide n_embd {width}; choose a divisor")
+        head_dim = width // n_heads
+        fraction = fraction_of(config.size_if_any("rotary_dim") or head_dim, head_dim)
         paths = {"position.kind": "rope", "position.layout": "interleaved", "position.theta": 10_000.0}
         return {**paths, "position.fraction": fraction}
 

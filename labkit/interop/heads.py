@@ -27,9 +27,9 @@ class Heads(Clause):
         return {name: default for name, default in optional.items() if name}
 
     def read(self, config: Config) -> Paths:
-        width, queries = config[self.width], config[self.queries]
-        keys = (self.keys and config[self.keys]) or queries
-        head_dim = self.head_dim and config[self.head_dim]
+        width, queries = config.size(self.width), config.size(self.queries)
+        keys = (self.keys and config.size_if_any(self.keys)) or queries
+        head_dim = self.head_dim and config.size_if_any(self.head_dim)
         paths: Paths = {"attention.kind": "mha", "attention.n_heads": queries}
         if keys != queries:
             paths |= {"attention.kind": "gqa", "attention.n_kv_heads": keys}
@@ -57,7 +57,7 @@ class Windows(Clause):
         return {"sliding_window": self.window_default, "layer_types": None}
 
     def read(self, config: Config) -> Paths:
-        window = config["sliding_window"]
+        window = config.size_if_any("sliding_window")
         return pattern([window if slides else None for slides in self.sliding(config)])
 
     def sliding(self, config: Config) -> list[bool]:
@@ -66,15 +66,18 @@ class Windows(Clause):
         types = config["layer_types"]
         if types is None:
             return self.unsaid(config)
-        if unknown := sorted(set(types) - set(words)):
+        layers = config.size("num_hidden_layers")
+        if not isinstance(types, list):
+            raise Mistake(f"config.json: layer_types = {types!r} is no list; write a word for each of {layers} layers")
+        if unknown := [word for word in types if word not in list(words)]:
             raise Mistake(f"config.json: layer_types has {unknown[0]!r}, labkit knows {' and '.join(words)}")
-        if len(types) != config["num_hidden_layers"]:
-            raise Mistake(f"config.json: layer_types has {len(types)} entries for {config['num_hidden_layers']} layers")
+        if len(types) != layers:
+            raise Mistake(f"config.json: layer_types has {len(types)} entries for {layers} layers")
         return [words[word] for word in types]
 
     def unsaid(self, config: Config) -> list[bool]:
         """Which layers slide where the config does not say it: every other one, the first among them (Gemma 2)."""
-        return [layer % 2 == 0 for layer in range(config["num_hidden_layers"])]
+        return [layer % 2 == 0 for layer in range(config.size("num_hidden_layers"))]
 
     def write(self, layers: Layers) -> dict[str, Any]:
         windows = [layer.attention.window for layer in layers]
@@ -102,8 +105,11 @@ class UpperWindows(Windows):
         return {}
 
     def unsaid(self, config: Config) -> list[bool]:
+        first = config["max_window_layers"]
+        if type(first) is not int:
+            raise Mistake(f"config.json: max_window_layers = {first!r} is no whole number; write one")
         slides = config["use_sliding_window"] and config["sliding_window"] is not None
-        return [slides and layer >= config["max_window_layers"] for layer in range(config["num_hidden_layers"])]
+        return [slides and layer >= first for layer in range(config.size("num_hidden_layers"))]
 
     def write(self, layers: Layers) -> dict[str, Any]:
         written = super().write(layers)

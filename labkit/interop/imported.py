@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from labkit.components.parameters import logical
 from labkit.interop import folder as theirs
+from labkit.interop.clauses import whole
 from labkit.model import ModelSpec, Transformer
-from labkit.spec import Mistake
+from labkit.spec import Mistake, ValidationError, explain
 from labkit.tracking.record import read_json, write_json
 
 VERSION = 1
@@ -24,10 +26,8 @@ MODEL, WEIGHTS = "model.json", "weights.safetensors"
 def import_folder(source: Path, target: Path) -> ModelSpec:
     """Write the model of a transformers folder as labkit's own. Raises Mistake for what labkit cannot express."""
     spec, vocab_size, weights = theirs.read(source)
-    if (target / "config.json").exists():
-        raise Mistake(f"{target}: holds a config.json of its own; write the imported model to another folder")
-    target.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, target / WEIGHTS)
+    theirs.make_room(target, own=(MODEL, WEIGHTS))
+    theirs.write_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, target / WEIGHTS)
     about = {"version": VERSION, "source": str(source.absolute()), "vocab_size": vocab_size, "spec": spec.as_json()}
     write_json(target / MODEL, about)
     return spec
@@ -44,13 +44,15 @@ def load(folder: Path | str) -> tuple[ModelSpec, Transformer]:
 
 
 def filled(spec: ModelSpec, vocab_size: int, weights: Mapping[str, Tensor]) -> Transformer:
-    """A model with these logical parameters, each of which it has."""
+    """A model with these logical parameters. Raises Mistake where they are others than it has."""
     model = Transformer(spec, vocab_size)
     if any(tensor.dtype == torch.float64 for tensor in weights.values()):
         model = model.double()
     views = logical(model)
-    if lacking := sorted(views.keys() ^ weights.keys()):
-        raise Mistake(f"the weights and the spec do not fit: {lacking[0]} is in one of them only")
+    for name in sorted(views.keys() | weights.keys()):
+        shapes = [tuple(have[name].shape) if name in have else None for have in (weights, views)]
+        if shapes[0] != shapes[1]:
+            raise Mistake(f"the weights and the spec do not fit: {name} is {shapes[0]} here and {shapes[1]} there")
     for name, view in views.items():
         view.copy_(weights[name])
     return model
@@ -60,4 +62,10 @@ def _own(folder: Path) -> tuple[ModelSpec, int, dict[str, Tensor]]:
     about = read_json(folder / MODEL)
     if about.get("version") != VERSION:
         raise Mistake(f"{folder / MODEL}: written by another labkit; import the model again")
-    return ModelSpec.from_json(about["spec"]), about["vocab_size"], load_file(folder / WEIGHTS)
+    try:
+        spec, weights = ModelSpec.from_json(about["spec"]), load_file(folder / WEIGHTS)
+    except ValidationError as error:
+        raise Mistake(f"{folder / MODEL}: {explain(error, ModelSpec)}") from error
+    except (KeyError, OSError, SafetensorError) as error:
+        raise Mistake(f"{folder}: is damaged ({error}); import the model again") from error
+    return spec, whole(f"{folder / MODEL}: vocab_size", about.get("vocab_size")), weights

@@ -24,7 +24,7 @@ ARCHITECTURES = {each.model_type: each for each in ALL}
 def named(config: Mapping[str, Any]) -> Architecture:
     """The architecture of a config.json. Raises Mistake for one that labkit does not know."""
     model_type = config.get("model_type")
-    if model_type in ARCHITECTURES:
+    if model_type in list(ARCHITECTURES):
         return ARCHITECTURES[model_type]
     raise Mistake(f"config.json: model_type = {model_type!r} is none that labkit reads: {', '.join(ARCHITECTURES)}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from labkit.components.position import Rope
 from labkit.components.rope_scaling import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
-from labkit.interop.clauses import Clause, Config, Layers, Paths
+from labkit.interop.clauses import Clause, Config, Layers, Paths, positive, whole
 from labkit.spec import Mistake
 
 ORIGINAL = "original_max_position_embeddings"
@@ -52,11 +52,11 @@ class Rotation(Clause):
         return {"rope_parameters": None, "rope_scaling": None, self.theta: 10_000.0, self.share: self.share_default}
 
     def read(self, config: Config) -> Paths:
-        said = {**(config["rope_scaling"] or {}), **(config["rope_parameters"] or {})}
+        said = config.object("rope_scaling") | config.object("rope_parameters")
         older = said.pop("type", "default")
         kind = said.pop("rope_type", older)
         theta, share = said.pop("rope_theta", config[self.theta]), said.pop("partial_rotary_factor", config[self.share])
-        if kind not in KEYS:
+        if kind not in list(KEYS):
             raise Mistake(f"config.json: rope_type = {kind!r} has no counterpart in labkit; {', '.join(KEYS)} have")
         if share != 1.0 and not self.is_partial:
             raise Mistake(f"config.json: partial_rotary_factor = {share!r}, but the architecture turns whole heads")
@@ -64,19 +64,20 @@ class Rotation(Clause):
             key = unknown[0]
             raise Mistake(f"config.json: rope_parameters.{key} = {said[key]!r} is nothing that {kind} rope knows")
         paths = {"position.kind": "rope", "position.theta": theta, "position.fraction": share}
-        return paths | self.scaling(kind, said, config["max_position_embeddings"])
+        return paths | self.scaling(kind, said, config.size("max_position_embeddings"))
 
     def scaling(self, kind: str, said: dict[str, Any], context: int) -> Paths:
         """The paths below position.scaling."""
         if kind == "default":
             return {}
-        if said.get(ORIGINAL) == context:
+        said = {key: value for key, value in said.items() if value is not None}
+        if ORIGINAL in said and whole(f"config.json: rope_parameters.{ORIGINAL}", said[ORIGINAL]) == context:
             said.pop(ORIGINAL)  # as where it is left out
         if kind == "yarn":
             said = completed(said, context)
         elif "factor" not in said:
             raise Mistake(f"config.json: rope_parameters.factor is missing; {kind} rope needs it")
-        fields = {KEYS[kind][key]: value for key, value in said.items() if value is not None}
+        fields = {KEYS[kind][key]: value for key, value in said.items()}
         return {"position.scaling.kind": kind} | {f"position.scaling.{name}": value for name, value in fields.items()}
 
     def write(self, layers: Layers) -> dict[str, Any]:
@@ -96,11 +97,12 @@ def completed(said: dict[str, Any], context: int) -> dict[str, Any]:
     """YaRN's parameters with what transformers makes of those that are left out."""
     said = dict(said)
     mscale, over = said.pop("mscale", None), said.pop("mscale_all_dim", None)
-    if said.get("factor") is None:
+    if "factor" not in said:
         said["factor"] = context / said.get(ORIGINAL, context)
-    if said.get("attention_factor") is None and mscale and over:
-        growth = 0.1 * math.log(said["factor"])
-        said["attention_factor"] = (mscale * growth + 1) / (over * growth + 1)
+    if "attention_factor" not in said and mscale and over:
+        growth = 0.1 * math.log(max(1.0, positive("rope_parameters.factor", said["factor"])))
+        up, down = positive("rope_parameters.mscale", mscale), positive("rope_parameters.mscale_all_dim", over)
+        said["attention_factor"] = (up * growth + 1) / (down * growth + 1)
     for key, default in (("beta_fast", 32.0), ("beta_slow", 1.0)):
         said[key] = said.get(key) or default
     return said

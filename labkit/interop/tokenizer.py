@@ -2,52 +2,56 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from labkit.data import Store
 from labkit.data.encoding import byte_alphabet
 from labkit.data.pretrained import Pretrained
-from labkit.data.tokenizer import END, Byte, Tokenizer
+from labkit.data.tokenizer import END, Tokenizer
 from labkit.spec import Mistake
 from labkit.tracking.record import write_bytes, write_json
 
 if TYPE_CHECKING:
     import tokenizers
 
+REMEDY = "export the model alone with labkit.interop.export_model"
 
-def write_tokenizer(tokenizer: Tokenizer, base: Path, store: Path, context: int, target: Path) -> int:
-    """Write tokenizer.json and tokenizer_config.json; gives the id of the token that ends a document.
 
-    A tokenizer that was trained is read from the run's data store. Raises Mistake where that is gone.
-    """
-    description, end_id = _description(tokenizer, base, store)
-    end = tokenizer.end if isinstance(tokenizer, Pretrained) else END
+class Described(NamedTuple):
+    """A tokenizer as its files say it."""
+
+    contents: bytes
+    """Of tokenizer.json."""
+    end: int
+    """The token that ends a document."""
+    end_text: str
+    """How it is written."""
+
+
+def described_bytes() -> Described:
+    """The byte tokenizer, of which a store holds nothing."""
+    return Described(byte_tokenizer().to_str().encode(), 256, END)
+
+
+def described_tokenizer(tokenizer: Tokenizer, store: Store) -> Described:
+    """The tokenizer that cut a store. Raises Mistake for one that transformers cannot have."""
+    end_text = tokenizer.end if isinstance(tokenizer, Pretrained) else END
+    if not store.encoder.description:
+        raise Mistake(f"tokenizer: {tokenizer.label} has no tokenizer.json that transformers could load; {REMEDY}")
+    return Described(store.encoder.description, store.end, end_text)
+
+
+def write_tokenizer(described: Described, context: int, target: Path) -> None:
+    """Write tokenizer.json and tokenizer_config.json."""
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": end,
+        "eos_token": described.end_text,
         "model_max_length": context,
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,  # in a text, "<|endoftext|>" is thirteen characters and ends nothing
     }
-    write_bytes(target / "tokenizer.json", description)
+    write_bytes(target / "tokenizer.json", described.contents)
     write_json(target / "tokenizer_config.json", settings)
-    return end_id
-
-
-def _description(tokenizer: Tokenizer, base: Path, store: Path) -> tuple[bytes, int]:
-    if isinstance(tokenizer, Byte):
-        return byte_tokenizer().to_str().encode(), 256
-    if isinstance(tokenizer, Pretrained):
-        encoder = tokenizer.encoder(base, ())
-        return encoder.description, encoder.end
-    try:
-        description = (store / "tokenizer.json").read_bytes()
-    except OSError as error:
-        kind = tokenizer.as_json()["kind"]
-        raise Mistake(
-            f"{store}: the run's data store, which holds its {kind} tokenizer, is gone ({error}). "
-            f"Run the experiment with --fresh, so that the data is prepared again, and export that run."
-        ) from error
-    return description, tokenizer.size(base) - 1  # the last id, as `Bpe.encoder` makes it
 
 
 def byte_tokenizer() -> "tokenizers.Tokenizer":

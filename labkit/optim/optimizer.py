@@ -170,7 +170,7 @@ class Muon(Optimizer):
     """Else ortho(m), m ← μ m + g; ortho(U S Vᵀ) is about U Vᵀ."""
     coefficients: tuple[Number, Number, Number] = (3.4445, -4.775, 2.0315)
     """Of Newton-Schulz: s ↦ a s + b s³ + c s⁵, for every singular value."""
-    iterations: Count = 5
+    iterations: Annotated[Count, Field(le=100)] = 5
     adjust: Literal["match_rms_adamw", "original"] = "match_rms_adamw"
     """f of a matrix with R rows and C columns: 0.2 √max(R, C), so that rates of AdamW fit (arXiv:2502.16982); or
     √max(1, R / C), whose usual rate is 0.02."""

@@ -69,8 +69,8 @@ def module_of(path: Path) -> tuple[ModuleType, Path]:
         return source.load(path, root), root
 
 
-def recorded_spec(folder: Path) -> tuple[RunSpec, Costs]:
-    """A run's spec and its model's counts; its own sources are loaded, for the components that they define.
+def recorded_spec(folder: Path) -> RunSpec:
+    """A run's spec; its own sources are loaded, for the components that they define.
 
     Raises Mistake for a folder that holds no run.
     """
@@ -82,8 +82,13 @@ def recorded_spec(folder: Path) -> tuple[RunSpec, Costs]:
         with faults_of(run.source / file):
             source.load(run.source / file, run.source)
     with faults_of(folder / "spec.json", str(folder / "spec.json")):
-        spec = RunSpec.from_json(run.spec())
-        return spec, costs(spec.model, spec.tokenizer.size(Path(run.record()["base"])))
+        return RunSpec.from_json(run.spec())
+
+
+def recorded_costs(folder: Path, spec: RunSpec) -> Costs:
+    """What the model of a run's spec takes. Raises Mistake where its tokenizer is not there."""
+    with faults_of(folder / "spec.json", str(folder / "spec.json")):
+        return costs(spec.model, spec.tokenizer.size(Path(Run(folder).record()["base"])))
 
 
 def named_baseline(name: str, root: Path) -> RunSpec:

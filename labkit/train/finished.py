@@ -1,5 +1,6 @@
 """What a finished run leaves to work with: its model, and the data and tokenizer that it was trained on."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -21,48 +22,58 @@ def finished(run: Run, spec: RunSpec, device: torch.device) -> Transformer:
 
     Raises Mistake for a run that has no such weights, or that they do not fit.
     """
-    file = run.checkpoints / "final.safetensors"
-    status = run.record().get("status", "not planned")
-    if status != "done" or not file.exists():
-        remedy = "train it to its end with `labkit run`" if status != "diverged" else "choose one that is done"
-        raise Mistake(f"{run.path}: this run is {status} and has no final weights; {remedy}")
-    try:
-        weights = load_file(file, device="cpu")
-    except (SafetensorError, OSError) as error:
-        raise Mistake(f"{file}: cannot be read ({error}); train the run again") from error
+    weights = final_weights(run, spec)
     with torch.device("cpu"):
         model = Transformer(spec.model, len(weights["embedding.weight"]))
     model.to(MASTER[spec.precision])
-    fill(model, weights, file)
+    for name, view in logical(model).items():
+        view.copy_(weights[name])
     for name, stored in model.named_parameters():
         precision = COMPUTE if is_matrix(parts_of(name, stored)) else MASTER
         stored.data = stored.data.to(precision[spec.precision])
     return model.to(device).eval()
 
 
-def fill(model: Transformer, weights: dict[str, torch.Tensor], file: Path) -> None:
-    """Put logical parameters in their places. Raises Mistake where names or shapes are others."""
-    views = logical(model)
-    others = sorted(
-        name
-        for name in views.keys() | weights.keys()
-        if name not in views or name not in weights or views[name].shape != weights[name].shape
-    )
-    if others:
+def final_weights(run: Run, spec: RunSpec) -> dict[str, torch.Tensor]:
+    """The logical parameters that training ended with, in its masters' precision.
+
+    Raises Mistake for a run that is not done, and for weights that cannot be read or are not the spec's.
+    """
+    file = run.checkpoints / "final.safetensors"
+    status = run.record().get("status", "not planned")
+    if status != "done" or not file.exists():
+        others = {"diverged": "choose one that is done", "done": f"remove {run.path} to train it again"}
+        remedy = others.get(status, "train it to its end with `labkit run`")
+        raise Mistake(f"{run.path}: this run is {status} and has no final weights; {remedy}")
+    try:
+        weights = load_file(file, device="cpu")
+    except (SafetensorError, OSError) as error:
+        raise Mistake(f"{file}: cannot be read ({error}); train the run again") from error
+    if others := sorted(unlike(weights, spec)):
         raise Mistake(f"{file}: these weights are not the spec's: {', '.join(others[:5])}; train the run again")
-    for name, view in views.items():
-        view.copy_(weights[name])
+    return weights
+
+
+def unlike(weights: dict[str, torch.Tensor], spec: RunSpec) -> Iterator[str]:
+    """Parameters that are in the weights or in the spec's model only, or there in another shape or precision."""
+    rows = weights.get("embedding.weight", torch.empty(0)).shape[:1]
+    with torch.device("meta"):
+        wanted = logical(Transformer(spec.model, rows[0] if rows else 0))
+    for name in wanted.keys() | weights.keys():
+        here, there = weights.get(name), wanted.get(name)
+        if here is None or there is None or here.shape != there.shape or here.dtype != MASTER[spec.precision]:
+            yield name
 
 
 def store_of(run: Run, spec: RunSpec, progress: Progress) -> Store:
     """The store that a run was trained on; where it was removed, it is made again. Raises Mistake if that differs."""
     record = run.record()
-    known = record.get("data", {})
-    path = Path(known.get("store", ""))
-    if (path / "store.json").exists():
-        return Store(path)
-    store = prepare(spec.data, spec.tokenizer, Path(record["base"]), progress)
-    if store.hash != known.get("hash"):
+    path, wanted = (record.get("data", {}).get(name, "") for name in ("store", "hash"))
+    if not (path and wanted):
+        raise Mistake(f"{run.path}: its record.json does not say which data it was trained on; train the run again")
+    found = Path(path, "store.json").exists()
+    store = Store(Path(path)) if found else prepare(spec.data, spec.tokenizer, Path(record["base"]), progress)
+    if store.hash != wanted:
         raise Mistake(
             f"{run.path}: its data store {path} is gone, and the corpus or the tokenizer has changed since; "
             f"bring the store back, or train the run again"

@@ -137,6 +137,7 @@ def test_what_cannot_be_is_said_in_one_message(trained: Callable[..., Run], ask:
     run = trained()
     for words, told in (
         ((run.path, "--tokens", 0), "--tokens"),
+        ((run.path, "--tokens", 2**40), "--tokens"),
         ((run.path, "--temperature", -1), "--temperature"),
         ((run.path, "--top-p", 0), "--top-p"),
         ((run.path, "--top-p", 1.5), "--top-p"),
@@ -171,6 +172,39 @@ def test_weights_that_are_not_the_specs_are_refused(trained: Callable[..., Run],
     assert "norm.gain, other" in " ".join(answer.stderr.split())
     file.write_bytes(b"torn")
     assert ask(run.path).exit_code == 2
+
+
+def test_a_vocabulary_of_another_size_than_the_data_has_is_refused(trained: Callable[..., Run], ask: Ask) -> None:
+    run = trained()
+    file = run.checkpoints / "final.safetensors"
+    weights = load_file(file)
+    save_file({**weights, "embedding.weight": weights["embedding.weight"][:100].clone()}, file)
+    answer = ask(run.path)
+    assert answer.exit_code == 2
+    assert "its weights are of 100 tokens" in " ".join(answer.stderr.split())
+
+
+@pytest.mark.parametrize("name", ["vocabulary.json", "tokenizer.json"])
+def test_a_damaged_tokenizer_of_the_store_is_named(trained: Callable[..., Run], ask: Ask, name: str) -> None:
+    run = trained({"tokenizer": {"kind": "bpe", "vocab_size": 280}})
+    file = Path(run.record()["data"]["store"]) / name
+    before = file.read_bytes()
+    file.write_bytes(before[:-9])
+    answer = ask(run.path)
+    file.write_bytes(before)
+    assert answer.exit_code == 2
+    assert f"{name} cannot be read" in " ".join(answer.stderr.split())
+
+
+def test_a_pretrained_tokenizer_is_that_of_the_store_when_its_file_is_gone(
+    project: Path, trained: Callable[..., Run], ask: Ask
+) -> None:
+    file = project / "tokenizer.json"
+    library(project).save(str(file))
+    words = (trained({"tokenizer": {"kind": "pretrained", "path": str(file)}}).path, "--tokens", 5, "--json")
+    before = texts(ask(*words))
+    file.unlink()
+    assert texts(ask(*words)) == before
 
 
 def test_no_text_steers_the_terminal() -> None:

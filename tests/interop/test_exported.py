@@ -9,9 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from labkit.components.parameters import logical
-from labkit.data.tokenizer import Bpe, Byte
+from labkit.data import DataSpec, prepare
+from labkit.data.tokenizer import Bpe
 from labkit.interop import export_model, import_folder, load
-from labkit.interop.tokenizer import write_tokenizer
+from labkit.interop.tokenizer import described_bytes, described_tokenizer, write_tokenizer
 from labkit.model import ModelSpec, Transformer
 from labkit.spec import Mistake
 from tests.interop.test_registry import LLAMA
@@ -93,8 +94,7 @@ def test_a_tensor_without_a_place_is_named(tmp_path: Path) -> None:
 
 
 def test_the_byte_tokenizer_gives_the_same_ids(transformers: Any, tmp_path: Path) -> None:
-    export_model(model_of(LLAMA), tmp_path)
-    assert write_tokenizer(Byte(), tmp_path, tmp_path, 16, tmp_path) == 256
+    write_tokenizer(described_bytes(), 16, tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     every = "".join(map(chr, range(0x250))) + TEXT
     ids = tokenizer(every, add_special_tokens=True)["input_ids"]
@@ -103,15 +103,17 @@ def test_the_byte_tokenizer_gives_the_same_ids(transformers: Any, tmp_path: Path
     assert tokenizer.eos_token_id == 256
 
 
-def test_a_trained_tokenizer_comes_from_the_store(transformers: Any, tmp_path: Path) -> None:
-    encoder = Bpe(vocab_size=266).encoder(tmp_path, ["the cat sat on the mat " * 20])
-    store = tmp_path / "store"
-    store.mkdir()
-    with pytest.raises(Mistake, match="data store, which holds its bpe tokenizer, is gone"):
-        write_tokenizer(Bpe(vocab_size=266), tmp_path, store, 16, tmp_path / "out")
-    (store / "tokenizer.json").write_bytes(encoder.description)
+def test_a_trained_tokenizer_comes_from_the_store(
+    transformers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABKIT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("the cat sat on the mat\n" * 200)
+    data = DataSpec.from_json({"corpus": {"kind": "text", "path": "text"}, "validation": 0.1})
+    store = prepare(data, Bpe(vocab_size=266), tmp_path)
+    encoder = store.encoder
     export_model(model_of(LLAMA), tmp_path / "out")
-    write_tokenizer(Bpe(vocab_size=266), tmp_path, store, 16, tmp_path / "out")
+    write_tokenizer(described_tokenizer(Bpe(vocab_size=266), store), 16, tmp_path / "out")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     ids, _ = encoder.encode([TEXT.encode()])
     assert tokenizer(TEXT)["input_ids"] == ids.tolist()
@@ -129,3 +131,77 @@ def test_files_of_the_bare_model_with_computed_buffers_are_read(tmp_path: Path) 
     save_file({**bare, "h.0.attn.bias": torch.ones(1, 1, 16, 16)}, tmp_path / "model.safetensors")
     loaded = load(tmp_path)[1]
     assert all(torch.equal(view, logical(model)[name]) for name, view in logical(loaded).items())
+
+
+def test_a_folder_that_holds_something_is_left_as_it_is(tmp_path: Path) -> None:
+    model = model_of(LLAMA)
+    export_model(model, tmp_path / "once")
+    config = (tmp_path / "once" / "config.json").read_text()
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    for target, said in (("once", "holds config.json"), ("file", "is a file"), ("file/deeper", "file is a file")):
+        with pytest.raises(Mistake, match=said):
+            export_model(model, tmp_path / target)
+        with pytest.raises(Mistake, match=said):
+            import_folder(tmp_path / "once", tmp_path / target)
+    export_model(model, tmp_path / "empty")
+    import_folder(tmp_path / "once", tmp_path / "ours")
+    import_folder(tmp_path / "once", tmp_path / "ours")
+    assert (tmp_path / "once" / "config.json").read_text() == config
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def sharded(folder: Path) -> dict[str, str]:
+    """Cut the weights in two files with an index; gives where each tensor lies."""
+    weights = {name: value.clone() for name, value in load_file(folder / "model.safetensors").items()}
+    (folder / "model.safetensors").unlink()
+    places = {name: f"model-0000{1 + index % 2}-of-00002.safetensors" for index, name in enumerate(sorted(weights))}
+    for file in set(places.values()):
+        save_file({name: weights[name] for name in places if places[name] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    return places
+
+
+def test_files_with_an_index_are_read_as_one(tmp_path: Path) -> None:
+    model = model_of(LLAMA.patched({"position.layout": "half"}))
+    export_model(model, tmp_path)
+    sharded(tmp_path)
+    loaded = logical(load(tmp_path)[1])
+    assert all(torch.equal(loaded[name], value) for name, value in logical(model).items())
+
+
+@pytest.mark.parametrize("places", [None, [], ["a"], {"a": 5}, {"a": None}, {"a": ["x"]}, {"a": "../m.safetensors"}])
+def test_an_index_that_names_no_files_of_the_folder_is_refused(tmp_path: Path, places: Any) -> None:
+    export_model(model_of(LLAMA), tmp_path)
+    sharded(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    with pytest.raises(Mistake, match=r"weight_map has .* which names no file of the folder"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.float8_e4m3fn])
+def test_numbers_that_are_not_the_weights_themselves_are_not_taken_for_them(tmp_path: Path, dtype: torch.dtype) -> None:
+    export_model(model_of(LLAMA), tmp_path)
+    weights = {name: value.to(dtype) for name, value in load_file(tmp_path / "model.safetensors").items()}
+    (tmp_path / "model.safetensors").unlink()
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(Mistake, match=f"holds {dtype}, not one of float32, bfloat16, float16, float64"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"vocab_size": 7}, r"embedding.weight is \(53, 32\) here and \(7, 32\) there"),
+        ({"vocab_size": "x"}, "model.json: vocab_size = 'x' is no count"),
+        ({"spec": {}}, "model.json: d_model: this field is required"),
+        ({"version": 2}, "written by another labkit"),
+    ],
+)
+def test_an_imported_folder_that_was_changed_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    export_model(model_of(LLAMA), tmp_path / "theirs")
+    import_folder(tmp_path / "theirs", tmp_path / "ours")
+    file = tmp_path / "ours" / "model.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(Mistake, match=said):
+        load(tmp_path / "ours")

@@ -81,6 +81,25 @@ CONFIG = {"model_type": "llama", **ARCHITECTURES["llama"].config(LLAMA), "vocab_
         ),
         ("rope_parameters", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
         ("num_key_value_heads", 3, "n_kv_heads 3 does not divide n_heads 4"),
+        ("num_key_value_heads", 0, "num_key_value_heads = 0 is no count"),
+        ("num_attention_heads", "4", "num_attention_heads = '4' is no count"),
+        ("head_dim", {}, "head_dim = {} is no count"),
+        ("hidden_size", None, "hidden_size = None is no count"),
+        ("num_hidden_layers", 1.5, "config.json: num_hidden_layers makes a model that labkit cannot build: n_layers: "),
+        ("rms_norm_eps", "1e-6", "config.json: rms_norm_eps makes a model that labkit cannot build: norm.eps: "),
+        ("attention_bias", None, "config.json: attention_bias makes a model"),
+        ("rope_parameters", "linear", "rope_parameters = 'linear' is no object"),
+        ("rope_parameters", {"rope_type": ["yarn"]}, "rope_type = ['yarn']"),
+        (
+            "rope_parameters",
+            {"rope_type": "yarn", "original_max_position_embeddings": 0},
+            "rope_parameters.original_max_position_embeddings = 0 is no count",
+        ),
+        (
+            "rope_parameters",
+            {"rope_type": "yarn", "factor": 2, "mscale": "x", "mscale_all_dim": 1},
+            "rope_parameters.mscale = 'x' is no number above 0",
+        ),
     ],
 )
 def test_a_value_that_labkit_has_no_counterpart_to_is_named(field: str, value: object, said: str) -> None:
@@ -89,11 +108,34 @@ def test_a_value_that_labkit_has_no_counterpart_to_is_named(field: str, value: o
     assert said in str(refused.value)
 
 
+WRONG = (None, True, "", "4", 0, -1, 1.5, float("nan"), 1e300, 2**70, [], [1], ["full_attention", 5], {}, {"a": 1})
+
+
+@pytest.mark.parametrize("model_type", ARCHITECTURES)
+def test_no_value_of_any_field_is_more_than_a_mistake(model_type: str) -> None:
+    architecture = ARCHITECTURES[model_type]
+    sizes: dict[str, object] = {
+        name: value for name, value in CONFIG.items() if name in ("hidden_size", "intermediate_size", "vocab_size")
+    }
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 16, "num_key_value_heads": 4}
+    sizes |= {"n_embd": 32, "n_layer": 2, "n_positions": 16, "n_head": 4, "rotary_dim": 4}
+    known = {name for clause in architecture.clauses for name in clause.fields}
+    config = {name: value for name, value in sizes.items() if name in known}
+    architecture.spec(config)
+    for name in sorted(known):
+        for value in WRONG:
+            try:
+                architecture.spec({**config, name: value})
+            except Mistake as mistake:
+                assert "config.json" in str(mistake)  # noqa: PT017 (most are refused, and some are as good as null)
+
+
 def test_a_missing_size_and_an_unknown_architecture_are_named() -> None:
     with pytest.raises(Mistake, match="hidden_size is missing"):
         ARCHITECTURES["llama"].spec({key: value for key, value in CONFIG.items() if key != "hidden_size"})
-    with pytest.raises(Mistake, match="model_type = 'mamba'"):
-        named({"model_type": "mamba"})
+    for model_type in ("mamba", ["llama"]):
+        with pytest.raises(Mistake, match=r"config\.json: model_type = "):
+            named({"model_type": model_type})
 
 
 def test_configs_of_older_versions_are_read_alike() -> None:

@@ -324,3 +324,13 @@ def test_the_rate_of_the_rest_is_a_field_of_muon() -> None:
 def test_values_that_cannot_work_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Adamw(**fields)  # type: ignore[arg-type]
+
+
+def test_an_eps_that_fp32_does_not_hold_would_divide_zero_by_zero_and_is_refused() -> None:
+    with pytest.raises(ValidationError, match="fp32"):
+        Adamw(eps=1e-50)
+
+
+def test_iterations_that_would_never_end_are_refused() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 100"):
+        Muon(iterations=2**31)
