@@ -1,11 +1,16 @@
 """A project of a user's own: a little text, a baseline that trains in a blink, and room for experiment files."""
 
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before anything of labkit is imported
 
 from labkit.spec import Choice
 

@@ -1,0 +1,1 @@
+"""How fast labkit is, beside what else there is, on the machine at hand."""
