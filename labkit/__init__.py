@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from labkit.components import Attention as Attention
+    from labkit.components import BranchScale as BranchScale
     from labkit.components import Dropout as Dropout
     from labkit.components import FeedForward as FeedForward
+    from labkit.components import Gate as Gate
     from labkit.components import Head as Head
     from labkit.components import Init as Init
     from labkit.components import Linear as Linear
     from labkit.components import Norm as Norm
     from labkit.components import NormModule as NormModule
     from labkit.components import Parametrization as Parametrization
+    from labkit.components import Part as Part
     from labkit.components import Place as Place
     from labkit.components import Position as Position
     from labkit.components import Residual as Residual
     from labkit.components import Role as Role
+    from labkit.components import RopeScaling as RopeScaling
+    from labkit.components import ScoreScale as ScoreScale
     from labkit.components import parameter as parameter
     from labkit.data import Corpus as Corpus
     from labkit.data import DataSpec as DataSpec
@@ -42,9 +47,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "labkit.spec": "Spec Choice Number Count Mistake",
-    "labkit.components": "Attention Dropout FeedForward Head Init Norm Parametrization Position Residual",
+    "labkit.components": "Attention BranchScale Dropout FeedForward Gate Head Init Norm Parametrization Position "
+    "Residual RopeScaling ScoreScale",
     "labkit.components.place": "Place",
-    "labkit.components.parameters": "Linear Role parameter",
+    "labkit.components.parameters": "Linear Part Role parameter",
     "labkit.components.norm": "NormModule",
     "labkit.model": "ModelSpec",
     "labkit.data": "Corpus DataSpec Tokenizer",

@@ -34,7 +34,7 @@ from labkit.components.dropout import KeyedDropout, place_sites
 from labkit.components.loss import IGNORED as IGNORED
 from labkit.components.parameters import Part, Role, draw, logical_parts, parts_of
 from labkit.components.parametrization import Standard
-from labkit.components.pattern import Changes, flat, settled
+from labkit.components.pattern import Pattern, flat, settled
 from labkit.components.width import Width, resized
 from labkit.spec import Mistake, Spec, explain
 
@@ -61,8 +61,10 @@ class ModelSpec(Spec):
     embedding: Embedding = Embedding()
     loss: Loss = Loss()
     parametrization: Parametrization = Standard()
-    pattern: tuple[Changes, ...] = ()
-    """Changes to a layer, cycled over the layers: ({}, {}, {}, {"position": "none"}) is NoPE in every fourth."""
+    pattern: Pattern = ()
+    """Changes to a layer, cycled over the layers: [{"attention.window": 512}, {}] is a sliding window in every other,
+    [{}, {}, {}, {"position": "none"}] is NoPE in every fourth. Layers may differ in norm, residual, attention,
+    feedforward and position."""
 
     @property
     def layers(self) -> tuple["ModelSpec", ...]:
@@ -227,19 +229,18 @@ class Transformer(nn.Module):
         hidden_BTD, _ = self._hidden(tokens_BT)
         return self.head(hidden_BTD, self.embedding.weight)
 
-    def losses(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
+    def losses(self, tokens_BT: Tensor, targets_BT: Tensor, scale: float = 1.0) -> Tensor:
         """-ln p(target) of every token, in nats and fp32 or better; 0 where the target is -100.
 
         In training mode it is what is minimised: with smoothed targets, z-loss and the losses of the layers' own,
-        where the spec has them.
+        where the spec has them. All are times `scale`, which costs nothing here: 1 / targets and a sum make a mean.
         """
         hidden_BTD, left = self._hidden(tokens_BT)
-        logits_NV = self.head(hidden_BTD, self.embedding.weight).flatten(0, 1)
-        logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
+        logits_NV = self.head(hidden_BTD.flatten(0, 1), self.embedding.weight)
         of = self.spec.loss.trained if self.training else self.spec.loss.plain
-        losses_BT = of(logits_NV, targets_BT.flatten()).view_as(targets_BT)
+        losses_BT = of(logits_NV, targets_BT.flatten(), scale).view_as(targets_BT)
         for loss_BT in left:
-            losses_BT = losses_BT + loss_BT * (targets_BT != IGNORED)
+            losses_BT = losses_BT + loss_BT * (scale * (targets_BT != IGNORED))
         return losses_BT
 
     def _hidden(self, tokens_BT: Tensor) -> tuple[Tensor, list[Tensor]]:

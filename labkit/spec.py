@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
@@ -187,7 +188,18 @@ def shown(value: Any) -> str:
         return f"{value:g}"
     if isinstance(value, tuple):
         return "(" + ", ".join(shown(item) for item in value) + ")"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{path}={shown(item)}" for path, item in _paths(value, "")) + "}"
     return str(value)
+
+
+def _paths(tree: Mapping[str, Any], under: str) -> Iterator[tuple[str, Any]]:
+    """The values of a tree by their dotted paths."""
+    for name, item in tree.items():
+        if isinstance(item, dict) and item:
+            yield from _paths(item, f"{under}{name}.")
+        else:
+            yield under + name, item
 
 
 def lean(value: Any) -> Any:
@@ -227,7 +239,9 @@ def _fault(detail: ErrorDetails, root: type[Spec]) -> str:
     if detail["type"] == "missing":
         return f"{path}: this field is required."
     if detail["type"] in ("choice", "value_error"):
-        return f"{path}: {message}" if path else message
+        field = re.match(r"\w+(?=[.:])", message)
+        below = field is not None and field[0] in _fields_at(root, path.split("."), value)
+        return f"{path}{'.' if below else ': '}{message}" if path else message
     return f"{path}: {message} (got {value!r})"
 
 
@@ -237,7 +251,7 @@ def _fields_at(cls: type[Spec], steps: list[str], _: Any) -> list[str]:
     for step in steps:
         if not (isinstance(at, type) and issubclass(at, Spec)) or step not in at.model_fields:
             return []
-        at = _spec_of(at.model_fields[step].annotation)
+        at = spec_of(at.model_fields[step].annotation)
     if not isinstance(at, type) or not issubclass(at, Spec):
         return []
     if issubclass(at, Choice) and "kind" not in at.model_fields:
@@ -274,14 +288,28 @@ def _differences(here: Any, there: Any, path: str) -> Iterator[tuple[str, tuple[
         for name, item in here:
             yield from _differences(item, getattr(there, name), f"{path}.{name}" if path else name)
     else:
-        yield path, (shown(here), shown(there))
+        yield path, (_told(here, there), _told(there, here))
 
 
-def _spec_of(annotation: Any) -> Any:
+def _told(value: Any, other: Any) -> str:
+    """A value as a short text, a component with those of its fields that the other one's label gives other values.
+
+    ``muon(lr=0.001)`` beside ``adamw(lr=0.006)``: what was set there is not set here, and must not go unseen.
+    """
+    if not isinstance(value, Spec) or not isinstance(other, Spec):
+        return shown(value)
+    own = lean(value)
+    unlike = {name for name in lean(other) if getattr(value, name, None) != getattr(other, name)}
+    fields = [name for name in type(value).model_fields if name != "kind" and (name in own or name in unlike)]
+    inner = ", ".join(f"{name}={shown(getattr(value, name))}" for name in fields)
+    return f"{own.get('kind', type(value).__name__)}({inner})" if inner else value.label
+
+
+def spec_of(annotation: Any) -> Any:
     """The spec class in an annotation: X, X | None, tuple[X, ...]; or whatever else the annotation says."""
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         return annotation
-    inner = [_spec_of(arg) for arg in get_args(annotation) if arg not in (NoneType, Ellipsis)]
+    inner = [spec_of(arg) for arg in get_args(annotation) if arg not in (NoneType, Ellipsis)]
     return next((arg for arg in inner if isinstance(arg, type) and issubclass(arg, Spec)), annotation)
 
 
@@ -312,7 +340,7 @@ def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
                 raise Mistake(f"{path}: {where} has no field {step!r}.{closest(step, cls.model_fields)}")
             else:
                 field = cls.model_fields[step]
-                cls = _spec_of(field.annotation)
+                cls = spec_of(field.annotation)
                 if step not in at and not field.is_required():
                     at[step] = json.loads(_dumps(field.get_default(call_default_factory=True)))
         else:

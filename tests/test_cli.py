@@ -166,6 +166,7 @@ def test_a_norm_of_ones_own_works_everywhere_without_another_edit(
 
     folder = next(project.glob("runs/mine/main/mine/seed0-*"))
     file.unlink()
+    assert ask("show", "mine:mine:0").stdout.startswith("mine:mine:0\n path ")
     shown = labkit("show", folder, "--json", folder=project)
     assert json.loads(shown.stdout)["spec"]["model"]["norm"] == {"kind": "mine", "floor": 1e-3}
     reported = json.loads(ask("report", "mine", "--json").stdout)
@@ -221,6 +222,7 @@ def test_a_dry_run_shows_the_runs_and_writes_nothing(project: Path, ask: Callabl
     assert shown.exit_code == 0
     assert "theta@clip=0.5" in shown.stdout
     assert re.search(r"theta=1000 +model.position.theta: 10000 → 1000 +0, 1 +7488 .* 20 +2 new", shown.stdout)
+    assert re.search(r"^to train: [\d.e+]+ FLOPs", shown.stdout, re.MULTILINE)
     told = json.loads(ask("run", "experiments/theta.py", "--dry-run", "--json", "--only", "theta=1000").stdout)
     assert [(run["variant"], run["seed"], run["need"]) for run in told["runs"]] == [
         ("theta=1000", 0, "new"),
@@ -252,7 +254,22 @@ def test_components_are_listed_with_formula_paper_and_defaults(write: Write, ask
         "doc": "x / max|x|.",
         "fields": {"floor": "0.001"},
         "choices": {},
+        "docs": {},
     }
+
+
+def test_a_component_that_is_named_is_told_field_by_field(write: Write, ask: Callable[..., Result]) -> None:
+    shown = ask("components", "mla", "model.pattern", write(OWN_NORM), "mine").stdout
+    assert re.search(r"^Attention .*\n at model.attention$", shown, re.MULTILINE)
+    assert re.search(r"^ kv_rank +None +Features of the latent vector c; 4 · head_dim", shown, re.MULTILINE)
+    assert re.search(r"^ model.pattern +\(\) +Changes to a layer", shown, re.MULTILINE)
+    assert re.search(r"^ floor +0.001$", shown, re.MULTILINE)
+    assert not re.search(r"^ (rms|gqa|rope) ", shown, re.MULTILINE)
+    refused = ask("components", "Attenton")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "labkit: Attenton: no family, kind or field has this name. Did you mean 'Attention'?\n",
+    )
 
 
 def test_a_damaged_experiment_does_not_keep_the_others_from_mlflow(ask: Callable[..., Result], project: Path) -> None:
@@ -297,7 +314,8 @@ def component(body: str) -> str:
         (experiment(variants="vary('model.norm', ['rsm'])"), [], ["mine.py:4", "model.norm", "'rsm'", "mean 'rms'"]),
         (experiment(variants="vary('model.nrm', ['rms'])"), [], ["mine.py:4", "model.nrm", "mean 'norm'"]),
         (experiment(variants="{'a': {'clip': 'x'}}"), [], ["mine.py:4", "variant 'a': clip", "'x'"]),
-        (experiment(variants="{'a': {'model.attention.n_heads': 3}}"), [], ["mine.py:4", "'a': model", "3", "16"]),
+        (experiment(variants="{'a': {'model.attention.n_heads': 3}}"), [], ["'a': model.attention: n_heads 3", "16"]),
+        (experiment(variants="{'a': {'model.pattern': [{'window': 3}]}}"), [], ["'a': model.pattern.0.window: layers"]),
         (experiment(variants="{'a': {'model.d_model': 32}}", match="'params'"), [], ["'a'", "match='params'", "%"]),
         (experiment(variants="{'a': {'schedule.warmup': 99}}"), [], ["'a'", "schedule.warmup", "99", "20"]),
         (experiment(seeds="0"), [], ["mine.py:4", "seeds", "0"]),

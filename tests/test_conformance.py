@@ -272,9 +272,9 @@ def holds_all(spec: ModelSpec) -> None:
     holds_gradients(model.train())
 
 
-def randomized(model: Transformer) -> Transformer:
+def randomized(model: Transformer, device: str = "cpu") -> Transformer:
     """Values at which every branch counts, also those that start at zero."""
-    generator = torch.Generator().manual_seed(3)
+    generator = torch.Generator(device).manual_seed(3)
     for name, stored in model.named_parameters():
         is_gain = all(part.role is Role.GAIN for part in parts_of(name, stored))
         torch.nn.init.normal_(stored, mean=1.0 if is_gain else 0.0, std=0.2, generator=generator)

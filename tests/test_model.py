@@ -383,6 +383,8 @@ def test_a_matrix_that_nobody_counts_is_refused_with_the_line_to_write() -> None
         ({"pattern": ({"attention.n_kv_heads": 3},)}, "pattern.0: attention: n_kv_heads 3 does not divide n_heads 4"),
         ({"pattern": ({"position.thta": 1},)}, "pattern.0.position.thta: rope has no field 'thta'. Did you mean"),
         ({"pattern": ({"d_model": 64},)}, "pattern.0.d_model: layers may differ in norm, residual, attention,"),
+        ({"pattern": "NoPE"}, "pattern: 'NoPE' is no list of changes to layers; write one for each layer of a cycle"),
+        ({"pattern": ("local", {})}, "pattern: ['local', {}] is no list of changes to layers; write one for each"),
         ({"pattern": ({}, {}, {})}, "pattern: 3 entries for n_layers 2"),
         ({"pattern": ({"position": "learned"},)}, "pattern.0.position: learned instead of rope, but what is added"),
         ({"feedforward": {**MIXTURE, "top_k": 9}}, "feedforward: top_k 9 is more than n_experts 4"),

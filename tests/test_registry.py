@@ -63,6 +63,12 @@ def test_the_families_are_all_there() -> None:
     assert all(len(family.variants) > 0 for family in FAMILIES)
 
 
+def test_a_family_is_a_public_word_so_that_a_file_of_ones_own_can_add_to_it() -> None:
+    assert {family.__name__: family for family in FAMILIES} == {
+        family.__name__: getattr(labkit, family.__name__, None) for family in FAMILIES
+    }
+
+
 @pytest.mark.parametrize(("family", "variant"), VARIANTS)
 def test_a_variant_survives_json_by_itself_and_through_its_family(family: type[Choice], variant: type[Choice]) -> None:
     required = {name: REQUIRED[name] for name, field in variant.model_fields.items() if field.is_required()}

@@ -31,6 +31,31 @@ class Disc(Wheel):
     thickness: Number
 
 
+class Tyre(Choice):
+    """A family with a field that its variants share, each with a default of its own."""
+
+
+class Racing(Tyre):
+    """Narrow."""
+
+    kind: Literal["racing"] = "racing"
+    width: Count = 23
+
+
+class Winter(Tyre):
+    """Wide."""
+
+    kind: Literal["winter"] = "winter"
+    width: Count = 40
+    studs: Count = 200
+
+
+class Hub(Spec):
+    """Something that holds one of them."""
+
+    tyre: Tyre
+
+
 class Frame(Spec):
     """A nested spec."""
 
@@ -123,6 +148,17 @@ def test_differences_name_places_and_both_values() -> None:
         "wheels": ("(spoked, disc(thickness=2))", "(spoked(spokes=16), disc(thickness=2))"),
         "load": ("None", "4"),
     }
+
+
+def test_a_component_that_takes_the_place_of_another_shows_what_it_sets_otherwise() -> None:
+    """Swapping adamw(lr=0.006) for muon takes muon's own lr: that must not go unseen."""
+    tuned, plain = Hub(tyre=Racing(width=25)), Hub(tyre="winter")
+    assert tuned.differences(plain) == {"tyre": ("racing(width=25)", "winter(width=40)")}
+    assert plain.differences(tuned) == {"tyre": ("winter(width=40)", "racing(width=25)")}
+    studded = Hub(tyre=Winter(studs=100))
+    assert studded.differences(tuned) == {"tyre": ("winter(width=40, studs=100)", "racing(width=25)")}
+    assert Hub(tyre=Racing(width=40)).differences(plain) == {"tyre": ("racing(width=40)", "winter")}
+    assert Hub(tyre="racing").differences(plain) == {"tyre": ("racing", "winter")}
 
 
 def test_flat_has_a_line_for_every_leaf() -> None:

@@ -1,5 +1,6 @@
 """The command line. Each command imports what it needs when it runs, so that `labkit --help` answers at once."""
 
+from labkit.cli import bench as bench
 from labkit.cli import check as check  # each adds its commands, in this order
 from labkit.cli import experiments as experiments
 from labkit.cli import models as models

@@ -18,6 +18,7 @@ from labkit.cli.options import (
     DryRun,
     File,
     Fresh,
+    Kernels,
     MicroBatch,
     Mode,
     Only,
@@ -52,6 +53,7 @@ def run(
     workers: Workers = None,
     micro_batch: MicroBatch = None,
     activation_checkpointing: Checkpointing = False,
+    kernels: Kernels = "auto",
     capture: Capture = "auto",
     compiled: Compile = False,
     debug: Debug = False,
@@ -69,6 +71,7 @@ def run(
             mode=mode,
             micro_batch=micro_batch,
             activation_checkpointing=activation_checkpointing,
+            kernels=kernels,
             capture=capture,
             compile=compiled,
         )
@@ -91,31 +94,37 @@ def run(
 
 @app.command()
 def show(
-    target: Annotated[Path, typer.Argument(metavar="FILE|RUN", help="An experiment's file, or a run's folder.")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="FILE|RUN", help="An experiment's file, a run's folder, or experiment:variant:seed."),
+    ],
     *,
     sets: Sets = None,
     baseline: Baseline = "",
     steps: Steps = None,
     as_json: AsJson = False,
+    runs: Runs = None,
     debug: Debug = False,
 ) -> None:
     """The resolved spec, what each variant changes, and what the model costs."""
     with answering(debug) as console:
         from labkit.study import views
+        from labkit.study.finding import run_of
         from labkit.study.loading import recorded_costs
 
-        if target.is_dir():
-            spec = recorded(target)
-            counts = recorded_costs(target, spec)
+        if not target.endswith(".py") and (Path(target).is_dir() or target.count(":") >= 2):
+            folder = run_of(target, runs).path
+            spec = recorded(folder)
+            counts = recorded_costs(folder, spec)
             if as_json:
                 write_json(console, {"version": views.VERSION, **views.spec_as_json(spec, counts)})
             else:
-                views.show_spec(console, str(target), spec, counts)
+                views.show_spec(console, target, spec, counts)
             return
         from labkit.study.editions import edition
         from labkit.study.matching import counted
 
-        loaded, name = edition(experiment_in(target), asked_for(baseline, sets, steps, None))
+        loaded, name = edition(experiment_in(Path(target)), asked_for(baseline, sets, steps, None))
         arms = [counted(arm, loaded.base) for arm in loaded.experiment.arms]
         title = loaded.name if name == "main" else f"{loaded.name}@{name}"
         if as_json:
@@ -126,23 +135,30 @@ def show(
 
 @app.command()
 def components(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Also what this file defines.", show_default=False)
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE|NAME",
+            help="A file, also for what it defines; a family, a kind or a path, to have its fields told one by one.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Every component there is: its formula, its paper, its fields."""
+    """What there is: every component's formula, paper and fields, and where it stands."""
     with answering(debug) as console:
+        from labkit.study.catalog import catalog_as_json, show_catalog
         from labkit.study.loading import module_of
-        from labkit.study.views import components_as_json, show_components
 
-        if file is not None:
-            module_of(file)
+        files = [name for name in names or [] if name.endswith(".py") or "/" in name]
+        for file in files:
+            module_of(Path(file))
+        words = [name for name in names or [] if name not in files]
         if as_json:
-            write_json(console, components_as_json())
+            write_json(console, catalog_as_json(words))
         else:
-            show_components(console)
+            show_catalog(console, words)
 
 
 @app.command()

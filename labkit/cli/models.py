@@ -74,16 +74,17 @@ def import_model(
 ) -> None:
     """A model of Hugging Face as a model spec and weights."""
     with answering(debug) as console:
-        from labkit.interop import import_folder
-        from labkit.spec import lean
+        from labkit.interop import as_python, import_folder
 
         target = to or Path("imported") / folder.resolve().name
         spec = import_folder(folder, target)
         if as_json:
             write_json(console, {"version": 1, "folder": str(target), "model": spec.as_json()})
         else:
-            console.document(f"model = ModelSpec.from_json({lean(spec)!r})")
+            console.document(f"model = {as_python(spec)}")
             console.say(f"written to {target}; labkit.interop.load({str(target)!r}) gives the spec and the model")
+            if (tokens := folder.absolute() / "tokenizer.json").is_file():
+                console.say(f'its tokenizer stays there: {{"kind": "pretrained", "path": "{tokens}"}}')
 
 
 @app.command("export")

@@ -43,6 +43,7 @@ MicroBatch = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Sequences at once in the model.", show_default="the whole batch")
 ]
 Checkpointing = Annotated[bool, typer.Option("--activation-checkpointing", help="Less memory, the same numbers.")]
+Kernels = Annotated[str, typer.Option(help="auto: labkit's own on a GPU; torch: torch's operations, for comparison.")]
 Capture = Annotated[str, typer.Option(help="auto: steps are captured once and replayed on a GPU; off: they are not.")]
 Compile = Annotated[bool, typer.Option("--compile", help="torch.compile instead, for comparison.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]

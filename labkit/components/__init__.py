@@ -7,6 +7,7 @@ from labkit.components.dropout import Dropout as Dropout
 from labkit.components.embedding import Embedding as Embedding
 from labkit.components.embedding import Head as Head
 from labkit.components.feedforward import FeedForward as FeedForward
+from labkit.components.gather import Gate as Gate
 from labkit.components.init import Init as Init
 from labkit.components.loss import Loss as Loss
 from labkit.components.mla import Mla as Mla
@@ -21,4 +22,6 @@ from labkit.components.parametrization import Parametrization as Parametrization
 from labkit.components.place import Place as Place
 from labkit.components.position import Position as Position
 from labkit.components.residual import Residual as Residual
+from labkit.components.rope_scaling import RopeScaling as RopeScaling
 from labkit.components.scale import BranchScale as BranchScale
+from labkit.components.score_scale import ScoreScale as ScoreScale

@@ -13,10 +13,12 @@ from labkit.components.mixing import Cap, Mixing, SinkSoftmax, Softmax
 from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
-from labkit.components.position import Position
+from labkit.components.position import Position, Unplaced
 from labkit.components.qk_norm import NoQkNorm, NormAfter, NormBefore, QkNorm
+from labkit.components.rotary import Rotary
 from labkit.components.score_scale import InverseRoot, ScoreScale
 from labkit.components.width import HeadCount, HeadWidth
+from labkit.kernels import attend_packed, attends_packed
 from labkit.spec import Choice, Count
 
 WIDEST = 2**24
@@ -32,10 +34,13 @@ class Attention(Choice):
     bias: bool = False
     """A bias on q, k and v."""
     output_bias: bool = False
+    """A bias on the projection back to the stream."""
     query_bias: bool | None = None
     """A bias on q; as `bias` says unless given."""
     key_bias: bool | None = None
+    """A bias on k; as `bias` says unless given."""
     value_bias: bool | None = None
+    """A bias on v; as `bias` says unless given."""
     qk_norm: Norm = NoNorm()
     """Of queries and keys (arXiv:2010.04245)."""
     qk_norm_over: Literal["head", "all_heads"] = "head"
@@ -124,6 +129,7 @@ class Gqa(Attention):
 
     kind: Literal["gqa"] = "gqa"
     n_kv_heads: HeadCount
+    """Heads of keys and values; a divisor of n_heads."""
 
     @property
     def kv_heads(self) -> int:
@@ -146,6 +152,7 @@ class SelfAttention(AttentionModule):
     def __init__(self, spec: Attention, width: int, place: Place, position: Position, dropout: float) -> None:
         super().__init__()
         self.n_heads, self.n_kv_heads, self.head_dim = spec.n_heads, spec.kv_heads, spec.width_of_head(width)
+        self.n_both = self.n_heads, self.n_kv_heads
         q, kv = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
         self.gate = spec.gate
         self.qkv = Projection(
@@ -160,10 +167,24 @@ class SelfAttention(AttentionModule):
         self.rotary = position.rotary(self.head_dim, place)
         self.mixing = spec.mixing((self.head_dim, self.head_dim), place, position, dropout)
         self.output = Linear(q, Part(Role.OUTPUT, width, q), has_bias=spec.output_bias)
+        has_none_between = isinstance(self.qk_norm, NoQkNorm) and isinstance(self.gate, NoGate)
+        self.is_packed = has_none_between and isinstance(self.rotary, (Rotary, Unplaced))
+        """Whether nothing stands between the product, the rotation and the scores, so that one kernel takes it all."""
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        qkv_BTN, scores = self.qkv(x_BTD), self.mixing.scores()
+        if self.is_packed and scores is not None and attends_packed(qkv_BTN, self.n_both, scores):
+            rotation = self.rotary.rotation(qkv_BTN) if isinstance(self.rotary, Rotary) else None
+            return self.output(attend_packed(qkv_BTN, self.n_both, scores, rotation, overwrite=True))
+        return self.gather(self.parted(qkv_BTN))
 
     def heads(self, x_BTD: Tensor, offset: int = 0) -> Heads:
+        return self.parted(self.qkv(x_BTD), offset)
+
+    def parted(self, qkv_BTN: Tensor, offset: int = 0) -> Heads:
+        """Heads of the packed product."""
         q, k, v, gates = self.qkv.sizes
-        qk_BTN, v_BTN, gate_BTR = self.qkv(x_BTD).split((q + k, v, gates), dim=-1)
+        qk_BTN, v_BTN, gate_BTR = qkv_BTN.split((q + k, v, gates), dim=-1)
         qk_BTHd, v_BTKd = (x_BTN.unflatten(-1, (-1, self.head_dim)) for x_BTN in (qk_BTN, v_BTN))
         qk_BTHd = self.qk_norm.after(self.rotary(self.qk_norm.before(qk_BTHd), offset))
         q_BTHd, k_BTKd = qk_BTHd.split((self.n_heads, self.n_kv_heads), dim=2)

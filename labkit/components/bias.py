@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from labkit.components.parameters import Part, Role, parameter
+from labkit.kernels import Scores
 
 
 class ScoreBias(nn.Module):
@@ -22,15 +23,22 @@ class ScoreBias(nn.Module):
         """The scaled scores with the bias."""
         return scores_BHTS + self(distance_TS).to(scores_BHTS.dtype)
 
+    def told(self, scores: Scores) -> Scores | None:
+        """The same scores with the bias, for a fused kernel; None where it knows no such bias."""
+        return None
+
 
 class NoBias(ScoreBias):
-    """The null bias: torch's fused attention can stand in."""
+    """The null bias."""
 
     def forward(self, distance_TS: Tensor) -> Tensor:
         return torch.zeros((1, *distance_TS.shape), device=distance_TS.device)
 
     def added(self, scores_BHTS: Tensor, distance_TS: Tensor) -> Tensor:
         return scores_BHTS
+
+    def told(self, scores: Scores) -> Scores | None:
+        return scores
 
 
 class SlopeBias(ScoreBias):
@@ -44,6 +52,9 @@ class SlopeBias(ScoreBias):
 
     def forward(self, distance_TS: Tensor) -> Tensor:
         return -self.slopes[:, None, None] * distance_TS
+
+    def told(self, scores: Scores) -> Scores | None:
+        return scores._replace(slopes=self.slopes.float())
 
 
 def alibi_slopes(n_heads: int) -> list[float]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from labkit.components.mixing import Cap
 from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Linear, Part, Role, parameter
+from labkit.kernels import embedding
 from labkit.spec import Choice, Spec
 
 
@@ -35,7 +36,7 @@ class TokenEmbedding(nn.Module):
         self.weight = parameter(torch.empty(vocab_size, width), Part(Role.EMBEDDING, vocab_size, 1))
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        x_BTD = F.embedding(tokens_BT, self.weight)
+        x_BTD = embedding(tokens_BT, self.weight)
         return x_BTD if self.factor == 1.0 else x_BTD * self.factor
 
 

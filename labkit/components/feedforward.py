@@ -5,23 +5,20 @@ the size of a plain one of 4 · d_model.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Literal
 
-import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
 from labkit.components.width import Width
+from labkit.kernels import Activation, activation, glu
 from labkit.spec import Choice, Number, Spec
 
-Activation = Callable[[Tensor], Tensor]
 Multiplier = Annotated[Number, Field(ge=1 / 64, le=1024)]
 Approximate = Literal["erf", "tanh"]
+GELU: dict[Approximate, Activation] = {"erf": "gelu", "tanh": "gelu_tanh"}
 
 
 class FeedForward(Choice):
@@ -64,7 +61,7 @@ class Relu(Hidden, FeedForward):
     kind: Literal["relu"] = "relu"
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return PlainUnit(self, width, F.relu)
+        return PlainUnit(self, width, "relu")
 
 
 class Relu2(Hidden, FeedForward):
@@ -73,7 +70,7 @@ class Relu2(Hidden, FeedForward):
     kind: Literal["relu2"] = "relu2"
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return PlainUnit(self, width, squared_relu)
+        return PlainUnit(self, width, "relu2")
 
 
 class Gelu(Hidden, FeedForward):
@@ -83,7 +80,7 @@ class Gelu(Hidden, FeedForward):
     approximate: Approximate = "erf"
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return PlainUnit(self, width, gelu(self.approximate))
+        return PlainUnit(self, width, GELU[self.approximate])
 
 
 class Silu(Hidden, FeedForward):
@@ -92,7 +89,7 @@ class Silu(Hidden, FeedForward):
     kind: Literal["silu"] = "silu"
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return PlainUnit(self, width, F.silu)
+        return PlainUnit(self, width, "silu")
 
 
 class Glu(Hidden, FeedForward):
@@ -102,7 +99,7 @@ class Glu(Hidden, FeedForward):
     multiplier: Multiplier = 8 / 3
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return GatedUnit(self, width, torch.sigmoid)
+        return GatedUnit(self, width, "sigmoid")
 
 
 class Bilinear(Hidden, FeedForward):
@@ -112,7 +109,7 @@ class Bilinear(Hidden, FeedForward):
     multiplier: Multiplier = 8 / 3
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return GatedUnit(self, width, nn.Identity())
+        return GatedUnit(self, width, "identity")
 
 
 class Reglu(Hidden, FeedForward):
@@ -122,7 +119,7 @@ class Reglu(Hidden, FeedForward):
     multiplier: Multiplier = 8 / 3
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return GatedUnit(self, width, F.relu)
+        return GatedUnit(self, width, "relu")
 
 
 class Geglu(Hidden, FeedForward):
@@ -133,7 +130,7 @@ class Geglu(Hidden, FeedForward):
     approximate: Approximate = "erf"
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return GatedUnit(self, width, gelu(self.approximate))
+        return GatedUnit(self, width, GELU[self.approximate])
 
 
 class Swiglu(Hidden, FeedForward):
@@ -143,7 +140,7 @@ class Swiglu(Hidden, FeedForward):
     multiplier: Multiplier = 8 / 3
 
     def build(self, width: int, place: Place) -> nn.Module:
-        return GatedUnit(self, width, F.silu)
+        return GatedUnit(self, width, "silu")
 
 
 class PlainUnit(nn.Module):
@@ -152,12 +149,12 @@ class PlainUnit(nn.Module):
     def __init__(self, spec: Hidden, width: int, activation: Activation) -> None:
         super().__init__()
         hidden = spec.hidden(width)
-        self.activation = activation
+        self.kind: Activation = activation
         self.up = Linear(width, Part(Role.UP, hidden, width), has_bias=spec.bias)
         self.down = Linear(hidden, Part(Role.DOWN, width, hidden), has_bias=spec.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        return self.down(self.activation(self.up(x_BTD)))
+        return self.down(activation(self.up(x_BTD), self.kind))
 
 
 class GatedUnit(nn.Module):
@@ -166,19 +163,10 @@ class GatedUnit(nn.Module):
     def __init__(self, spec: Hidden, width: int, activation: Activation) -> None:
         super().__init__()
         hidden = spec.hidden(width)
-        self.activation = activation
+        self.kind: Activation = activation
         gate, up = Part(Role.GATE, hidden, width, "gate"), Part(Role.UP, hidden, width, "up")
         self.gate_up = Linear(width, gate, up, has_bias=spec.bias)
         self.down = Linear(hidden, Part(Role.DOWN, width, hidden), has_bias=spec.bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        gate, up = self.gate_up(x_BTD).chunk(2, dim=-1)
-        return self.down(self.activation(gate) * up)
-
-
-def squared_relu(x: Tensor) -> Tensor:
-    return F.relu(x).square()
-
-
-def gelu(approximate: Approximate) -> Activation:
-    return partial(F.gelu, approximate="none" if approximate == "erf" else "tanh")
+        return self.down(glu(self.gate_up(x_BTD), self.kind))

@@ -28,6 +28,7 @@ class Normal(Init):
 
     kind: Literal["normal"] = "normal"
     std: Spread = 0.02
+    """The standard deviation; under mup that at base width."""
 
     def scale(self, part: Part, place: Place, width: int) -> float:
         return self.std
@@ -38,6 +39,7 @@ class ScaledResidual(Init):
 
     kind: Literal["scaled_residual"] = "scaled_residual"
     std: Spread = 0.02
+    """The standard deviation; under mup that at base width."""
 
     def scale(self, part: Part, place: Place, width: int) -> float:
         return self.std / math.sqrt(2 * place.n_layers) if part.role.writes_to_stream else self.std
@@ -71,6 +73,7 @@ class ZeroOutput(Init):
 
     kind: Literal["zero_output"] = "zero_output"
     std: Spread = 0.02
+    """The standard deviation; under mup that at base width."""
 
     def scale(self, part: Part, place: Place, width: int) -> float:
         return 0.0 if part.role.writes_to_stream else self.std

@@ -5,15 +5,12 @@ N tokens, V vocabulary.
 
 from typing import Annotated
 
-import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from labkit.kernels import cross_entropy
+from labkit.kernels.cross_entropy import IGNORED as IGNORED
 from labkit.spec import Number, Spec
-
-IGNORED = -100
-"""A target that is not scored."""
 
 
 class Loss(Spec):
@@ -24,17 +21,11 @@ class Loss(Spec):
     label_smoothing: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """The share of the target that is spread evenly over the vocabulary (arXiv:1512.00567)."""
 
-    def plain(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-        """-ln p(target), in nats; 0 where the target is -100."""
-        return F.cross_entropy(logits_NV, targets_N, reduction="none", ignore_index=IGNORED)
+    def plain(self, logits_NV: Tensor, targets_N: Tensor, scale: float = 1.0) -> Tensor:
+        """-ln p(target), in nats, times the scale; 0 where the target is -100. It may overwrite the logits."""
+        return cross_entropy(logits_NV, targets_N, scale=scale, overwrite=True)
 
-    def trained(self, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-        """What training minimises; 0 where the target is -100."""
+    def trained(self, logits_NV: Tensor, targets_N: Tensor, scale: float = 1.0) -> Tensor:
+        """What training minimises, times the scale; 0 where the target is -100. It may overwrite the logits."""
         smoothing = self.label_smoothing
-        losses_N = F.cross_entropy(
-            logits_NV, targets_N, reduction="none", ignore_index=IGNORED, label_smoothing=smoothing
-        )
-        if self.z == 0.0:
-            return losses_N
-        extra_N = self.z * torch.logsumexp(logits_NV, dim=-1).square()
-        return losses_N + extra_N * (targets_N != IGNORED)
+        return cross_entropy(logits_NV, targets_N, smoothing=smoothing, z=self.z, scale=scale, overwrite=True)

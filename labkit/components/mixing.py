@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from labkit.components.bias import NoBias, ScoreBias
 from labkit.components.dropout import KeyedDropout
 from labkit.components.parameters import Part, Role, parameter
+from labkit.kernels import Scores, attend, attends
 from labkit.spec import Number
 
 Cap = Annotated[Number, Field(ge=1e-3, le=1e9)]
@@ -26,6 +27,10 @@ class Softmax(nn.Module):
     def forward(self, scores_BHTS: Tensor) -> Tensor:
         return scores_BHTS.softmax(-1)
 
+    def sinks(self) -> Tensor | None:
+        """A logit of each head that belongs to no key."""
+        return None
+
 
 class SinkSoftmax(Softmax):
     """exp(s) / (exp(sink) + Σ exp(s)): a learned logit of each head takes what no key deserves."""
@@ -37,6 +42,9 @@ class SinkSoftmax(Softmax):
     def forward(self, scores_BHTS: Tensor) -> Tensor:
         sink_BHT1 = self.sink.to(scores_BHTS.dtype)[:, None, None].expand(*scores_BHTS.shape[:-1], 1)
         return torch.cat((scores_BHTS, sink_BHT1), dim=-1).softmax(-1)[..., :-1]
+
+    def sinks(self) -> Tensor:
+        return self.sink
 
 
 class Mixing(nn.Module):
@@ -62,9 +70,26 @@ class Mixing(nn.Module):
 
     def forward(self, q_BHTd: Tensor, k_BKSd: Tensor, v_BKSe: Tensor, offset: int = 0) -> Tensor:
         """Gives mixed_BHTe. Query t stands where key `offset` + t does, so earlier keys may come from a cache."""
-        if self.is_plain and not (self.training and self.dropout.rate > 0.0):
+        q_BTHd, k_BSKd, v_BSKe = (x.transpose(1, 2) for x in (q_BHTd, k_BKSd, v_BKSe))
+        scores = self.scores() if offset == 0 else None
+        if scores is not None and attends(q_BTHd, k_BSKd, v_BSKe, scores):
+            return attend(q_BTHd, k_BSKd, v_BSKe, scores).transpose(1, 2)
+        if self.is_plain and not self.drops:
             return self.fused(q_BHTd, k_BKSd, v_BKSe, offset)
         return self.reference(q_BHTd, k_BKSd, v_BKSe, offset)
+
+    def scores(self) -> Scores | None:
+        """What it computes, as labkit's kernels take it; None where they cannot."""
+        if self.drops:
+            return None
+        window = None if self.window == math.inf else int(self.window)
+        softcap = None if self.softcap == math.inf else self.softcap
+        return self.bias.told(Scores(self.scale, window, softcap, self.softmax.sinks()))
+
+    @property
+    def drops(self) -> bool:
+        """Whether probabilities are dropped, now."""
+        return self.training and self.dropout.rate > 0.0
 
     @property
     def is_plain(self) -> bool:

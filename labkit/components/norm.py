@@ -4,12 +4,13 @@ import math
 from typing import Annotated, Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from labkit.components.parameters import bias, gain
 from labkit.components.place import Place
+from labkit.kernels import add_layer_norm, add_rms_norm, layer_norm, rms_norm
+from labkit.kernels.norm import Casting
 from labkit.spec import Choice, Number
 
 Epsilon = Annotated[Number, Field(gt=0, le=1)]
@@ -42,14 +43,12 @@ class Rms(Norm):
 
     kind: Literal["rms"] = "rms"
     eps: Epsilon = 1e-6
-    casting: Literal["llama", "gemma"] = "llama"
+    casting: Casting = "llama"
     """llama: normalised in fp32, cast, times the gain; gemma: times 1 + w in fp32, w from zero, cast at the end."""
     gain: bool = True
 
     def build(self, width: int, place: Place) -> nn.Module:
-        if not self.gain:
-            return BareRmsNorm(self.eps)
-        return RmsNorm(width, self.eps) if self.casting == "llama" else GemmaRmsNorm(width, self.eps)
+        return RmsNorm(width, self.eps, self.casting, self.gain)
 
 
 class Layer(Norm):
@@ -94,38 +93,20 @@ class NoNorm(Norm):
         return Identity()
 
 
-class BareRmsNorm(NormModule):
-    """Root-mean-square norm without a gain; the statistics are taken in fp32."""
+class RmsNorm(NormModule):
+    """Root-mean-square norm; the statistics are taken in fp32, and the casting says when the gain is."""
 
-    def __init__(self, eps: float) -> None:
+    def __init__(self, width: int, eps: float, casting: Casting, has_gain: bool) -> None:
         super().__init__()
         self.eps = eps
+        self.casting: Casting = casting
+        self.gain = gain(width, 1.0 if casting == "llama" else 0.0) if has_gain else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, x.shape[-1:], None, self.eps)
+        return rms_norm(x, self.gain, eps=self.eps, casting=self.casting)
 
-
-class RmsNorm(BareRmsNorm):
-    """Root-mean-square norm; the gain multiplies what is already rounded to the activations' precision."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__(eps)
-        self.gain = gain(width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) * self.gain.to(x.dtype)
-
-
-class GemmaRmsNorm(BareRmsNorm):
-    """Root-mean-square norm in fp32 or better to its end; the gain is an offset from one."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__(eps)
-        self.gain = gain(width, 0.0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        exact = x.to(torch.promote_types(x.dtype, torch.float32))
-        return (super().forward(exact) * (1.0 + self.gain)).to(x.dtype)
+    def added(self, *parts: Tensor, uses: int = 1) -> tuple[Tensor, ...]:
+        return add_rms_norm(*parts, gain=self.gain, eps=self.eps, casting=self.casting, uses=uses)
 
 
 class LayerNorm(NormModule):
@@ -138,8 +119,10 @@ class LayerNorm(NormModule):
         self.bias = bias(width) if has_bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        offset = None if self.bias is None else self.bias.to(x.dtype)
-        return F.layer_norm(x, self.gain.shape, self.gain.to(x.dtype), offset, self.eps)
+        return layer_norm(x, self.gain, self.bias, eps=self.eps)
+
+    def added(self, *parts: Tensor, uses: int = 1) -> tuple[Tensor, ...]:
+        return add_layer_norm(*parts, gain=self.gain, bias=self.bias, eps=self.eps, uses=uses)
 
 
 class DynamicTanh(NormModule):

@@ -88,9 +88,14 @@ def parts_of(name: str, stored: nn.Parameter) -> tuple[Part, ...]:
         return parts
     if stored.ndim < 2:
         return (Part(Role.GAIN, stored.numel(), 1),)
+    rows, *inner = stored.shape
+    part = f"Part(Role.UP, {rows}, {math.prod(inner)})"
+    linear = f"Linear({inner[0]}, {part}) or " if len(inner) == 1 else ""
+    roles = ", ".join(role.name for role in Role if role.is_matrix)
     raise Mistake(
-        f"{name}: a matrix of shape {tuple(stored.shape)} without a role. Make it with labkit's Linear, or with "
-        f"parameter(value, Part(Role.UP, rows, fan_in)), so that its initial values and its decay are known."
+        f"{name}: a matrix of shape {tuple(stored.shape)} without a role. Make it with labkit's {linear}"
+        f"parameter(value, {part}), so that its initial values, its decay and its learning rate are known. "
+        f"Roles: {roles}."
     )
 
 

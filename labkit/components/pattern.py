@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from labkit.spec import Mistake, Spec, lean
 
@@ -35,8 +35,18 @@ def nested(changes: Mapping[str, Any]) -> FrozenChanges:
     return tree
 
 
+def _listed(value: Any) -> Any:
+    if isinstance(value, list | tuple) and all(isinstance(entry, Mapping) for entry in value):
+        return tuple(value)
+    raise ValueError(
+        f"{value!r} is no list of changes to layers; write one for each layer of a cycle, and {{}} for one that stays "
+        f'as it is: [{{"attention.window": 512}}, {{}}]'
+    )
+
+
 Changes = Annotated[dict[str, Any], AfterValidator(nested)]
-"""The type of a field that holds changes."""
+Pattern = Annotated[tuple[Changes, ...], BeforeValidator(_listed)]
+"""The type of a field that holds changes to layers."""
 
 
 def flat(tree: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from labkit.kernels import Rotation
+
 
 class Waves(nn.Module):
     """cos and sin of position · frequency: kept up to the training length, computed beyond it."""
@@ -56,6 +58,11 @@ class Rotary(nn.Module):
         if self.rotated == x_BTHD.shape[-1]:
             return turned
         return torch.cat((turned, x_BTHD[..., self.rotated :]), dim=-1)
+
+    def rotation(self, x_BTN: Tensor) -> Rotation:
+        """The same, from position 0 on, for a fused kernel."""
+        cos, sin = self.waves(x_BTN, x_BTN.shape[1], 0)
+        return Rotation(cos, sin, self.layout == "interleaved")
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.interop.canonical import differences, resolved
-from labkit.interop.clauses import Clause, Config, Paths
+from labkit.interop.clauses import REQUIRED, Clause, Config, Paths
 from labkit.interop.tensors import Tensors
 from labkit.model import ModelSpec
 from labkit.spec import Mistake, ValidationError, explain
@@ -99,7 +99,10 @@ class Architecture:
 
         Raises Mistake where there is none near.
         """
-        return differences(spec, self.spec(self.config(spec)))
+        config = self.config(spec)
+        needed = {name for clause in self.clauses for name, default in clause.fields.items() if default is REQUIRED}
+        stand_ins = dict.fromkeys(needed - config.keys(), spec.d_model)  # sizes of a component that is not theirs
+        return differences(spec, self.spec(stand_ins | config))
 
 
 def _tree(paths: Paths) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from labkit.tracking.progress import Progress
 from labkit.tracking.record import Run, write_json
 from labkit.train.finished import final_weights, store_of
 from labkit.train.run import RunSpec
+from labkit.train.tensors import write_tensors
 
 
 class Exported(NamedTuple):
@@ -67,7 +68,7 @@ def write_model(
     _check(architecture, spec, weights)
     tensors = architecture.tensors.written(weights, spec)
     owned = {name: _owned(tensor) for name, tensor in tensors.items()}
-    folder.write_tensors(owned, target / folder.WEIGHTS, {"format": "pt"})
+    write_tensors(owned, target / folder.WEIGHTS, {"format": "pt"})
     write_json(target / "config.json", config)
     write_json(target / "generation_config.json", {name: value for name, value in ends.items() if value is not None})
     there = architecture.spec(config)

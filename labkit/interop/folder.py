@@ -1,6 +1,5 @@
 """Folders of transformers: config.json beside one file of safetensors or several with an index."""
 
-import errno
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from labkit.components.parameters import logical
@@ -102,14 +100,6 @@ def make_room(target: Path, own: Collection[str] = ()) -> None:
     if others:
         raise Mistake(f"{target}: holds {others[0]} already; write the name of a new folder, or remove this one")
     target.mkdir(parents=True, exist_ok=True)
-
-
-def write_tensors(tensors: Mapping[str, Tensor], file: Path, about: dict[str, str] | None = None) -> None:
-    """Write a file of safetensors. Raises OSError where it cannot be."""
-    try:
-        save_file(dict(tensors), file, about)
-    except SafetensorError as error:
-        raise OSError(errno.EIO, str(error), str(file)) from error
 
 
 def _vocab_size(config: Mapping[str, Any]) -> int:

@@ -4,8 +4,10 @@
 <folder>/weights.safetensors   the logical parameters, in the precision that they came in
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -16,8 +18,9 @@ from labkit.components.parameters import logical
 from labkit.interop import folder as theirs
 from labkit.interop.clauses import whole
 from labkit.model import ModelSpec, Transformer
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.spec import Mistake, ValidationError, explain, lean
 from labkit.tracking.record import read_json, write_json
+from labkit.train.tensors import write_tensors
 
 VERSION = 1
 MODEL, WEIGHTS = "model.json", "weights.safetensors"
@@ -27,10 +30,26 @@ def import_folder(source: Path, target: Path) -> ModelSpec:
     """Write the model of a transformers folder as labkit's own. Raises Mistake for what labkit cannot express."""
     spec, vocab_size, weights = theirs.read(source)
     theirs.make_room(target, own=(MODEL, WEIGHTS))
-    theirs.write_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, target / WEIGHTS)
+    write_tensors(weights, target / WEIGHTS)
     about = {"version": VERSION, "source": str(source.absolute()), "vocab_size": vocab_size, "spec": spec.as_json()}
     write_json(target / MODEL, about)
     return spec
+
+
+def as_python(spec: ModelSpec) -> str:
+    """The spec as it is written in a file of baselines, without what equals the defaults."""
+    lines = [f"    {name}={_as_python(value)},\n" for name, value in lean(spec).items()]
+    return f"ModelSpec(\n{''.join(lines)})"
+
+
+def _as_python(value: Any) -> str:
+    if isinstance(value, dict):
+        kind_first = sorted(value.items(), key=lambda field: field[0] != "kind")
+        inner = [f"{_as_python(name)}: {_as_python(item)}" for name, item in kind_first]
+        return _as_python(value["kind"]) if list(value) == ["kind"] else f"{{{', '.join(inner)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_python, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def load(folder: Path | str) -> tuple[ModelSpec, Transformer]:

@@ -34,6 +34,7 @@ class Schedule(Choice):
     """How the learning rate rises and falls."""
 
     warmup: Duration = 0.0
+    """How long the rate rises: a share of the steps where below 1, else a number of steps."""
 
     def factor(self, step: int, steps: int) -> float:
         """The factor of the learning rate at a step, counted from 0, of a run of `steps` steps."""
@@ -66,6 +67,7 @@ class Linear(Schedule):
 
     kind: Literal["linear"] = "linear"
     final: Ratio = 0.0
+    """The share of the full rate that is left at the end."""
 
     def after(self, step: int, steps: int) -> float:
         return 1 - (1 - self.final) * step / steps
@@ -76,6 +78,7 @@ class Cosine(Schedule):
 
     kind: Literal["cosine"] = "cosine"
     final: Ratio = 0.1
+    """The share of the full rate that is left at the end."""
 
     def after(self, step: int, steps: int) -> float:
         return self.final + (1 - self.final) * (1 + math.cos(math.pi * step / steps)) / 2
@@ -96,8 +99,9 @@ class Wsd(Schedule):
 
     kind: Literal["wsd"] = "wsd"
     decay: Duration = 0.2
-    """Of all the steps of the run, warm-up included."""
+    """How long the rate falls: a share of all the steps, warm-up included, where below 1, else a number of steps."""
     final: Ratio = 0.0
+    """The share of the full rate that is left at the end."""
     shape: Literal["linear", "sqrt"] = "linear"
     """Of the decay, x of it passed: 1 - (1 - final) x, or 1 - (1 - final) √x (arXiv:2405.18392)."""
 

@@ -22,6 +22,9 @@ class Stepper:
         device = self.param_groups[0]["params"][0].device
         self.grad_scale, self.found_inf = torch.ones((), device=device), torch.zeros((), device=device)
 
+    publishes = False
+    """Whether a step also rounds the weights into the copies that the model computes with."""
+
     def step(self) -> None:
         """Divide the gradients by `grad_scale` and move the weights; change nothing while `found_inf` is 1."""
         raise NotImplementedError

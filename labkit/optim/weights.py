@@ -33,6 +33,8 @@ class Weight:
     parts: tuple[Part, ...]
     compute: torch.dtype
     """What the model computes with it in."""
+    copy: Tensor | None = None
+    """What the model computes with, where that is not the value itself."""
 
     @property
     def is_matrix(self) -> bool:
@@ -46,10 +48,11 @@ class Weight:
             return
         assert self.value.grad is not None
         rows = [part.rows for part in self.parts]
-        pieces = zip(self.parts, self.value.split(rows), self.value.grad.split(rows), strict=True)
-        for part, value, gradient in pieces:
+        copies = [None] * len(rows) if self.copy is None else self.copy.split(rows)
+        pieces = zip(self.parts, self.value.split(rows), self.value.grad.split(rows), copies, strict=True)
+        for part, value, gradient, copy in pieces:
             value.grad = gradient
-            yield Weight(f"{self.name}/{part.name}", value, (part,), self.compute)
+            yield Weight(f"{self.name}/{part.name}", value, (part,), self.compute, copy)
 
 
 class Rates(Protocol):
@@ -110,7 +113,7 @@ class Weights:
             dtype=MASTER[precision],
             device=next(iter(named.values())).device,
         )
-        self.copies: list[tuple[Tensor, Tensor]] = []
+        self.copies: dict[str, Tensor] = {}
         self.awaited: dict[str, None] = {}
         places = self.gradient.split([stored.numel() for stored in named.values()])
         for (name, stored), place in zip(named.items(), places, strict=True):
@@ -124,7 +127,7 @@ class Weights:
         stored.data = master.to(dtype)
         stored.register_post_accumulate_grad_hook(_handed_to(name, master, self.awaited))
         if dtype != master.dtype:
-            self.copies.append((stored.detach(), master))
+            self.copies[name] = stored.detach()
 
     def logical(self) -> dict[str, Tensor]:
         """Views of the masters by the names of the logical parameters."""
@@ -133,7 +136,7 @@ class Weights:
     def __iter__(self) -> Iterator[Weight]:
         """What there is to step, in the order of the model."""
         for name, master in self.masters.items():
-            yield Weight(name, master, self.parts[name], self.compute[name])
+            yield Weight(name, master, self.parts[name], self.compute[name], self.copies.get(name))
 
     def forget_gradients(self) -> None:
         self.gradient.zero_()
@@ -155,8 +158,8 @@ class Weights:
 
     def publish(self) -> None:
         """Round the masters into the copies that the model computes with."""
-        for copy, master in self.copies:
-            copy.copy_(master)
+        for name, copy in self.copies.items():
+            copy.copy_(self.masters[name])
 
 
 def is_matrix(parts: Iterable[Part]) -> bool:

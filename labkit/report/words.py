@@ -58,7 +58,7 @@ def _unclear(measured: Sequence[Arm]) -> list[str]:
 def _single(single: Sequence[Arm]) -> list[str]:
     """Those with one seed, which says nothing about the noise."""
     named = [f"{arm.name} is {_lower(arm)}" for arm in single[:NAMED]]
-    named += [f"{len(single) - NAMED} more have one seed"] if len(single) > NAMED else []
+    named += [f"{len(single) - NAMED} more were measured"] if len(single) > NAMED else []
     return [f"{listed(named)} in one seed: no interval, so noise cannot be told from effect"] if single else []
 
 

@@ -30,6 +30,8 @@ def exact(value: Any) -> str:
         return (short if float(short) == value else repr(value)).replace("e+", "e")
     if isinstance(value, tuple):
         return ",".join(exact(item) for item in value)
+    if isinstance(value, dict):
+        return str(value)  # folders on disk are named so
     return shown(value)
 
 

@@ -1,15 +1,12 @@
-"""What the command line shows of plans, specs and the registry: as tables for people, as JSON for programs."""
+"""What the command line shows of plans and specs: as tables for people, as JSON for programs."""
 
-import inspect
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args, get_origin
-
-from pydantic.fields import FieldInfo
+from typing import Any
 
 from labkit.model import Costs
 from labkit.report import formats
-from labkit.spec import Choice, shown
+from labkit.spec import shown
 from labkit.study.experiment import by_rule
 from labkit.study.matching import Counted
 from labkit.study.names import exact
@@ -24,10 +21,15 @@ VERSION = 1
 
 def show_plan(console: Console, runner: Runner) -> None:
     """The table of a dry run."""
-    headers = ["variant", "differs from the baseline", "seeds", "params", "FLOPs/token", "tokens", "steps", "to do"]
+    headers = ["variant", "differs from the baseline", "seed", "params", "FLOPs/token", "tokens", "steps", "to do"]
     rows = [_planned(runner, arm) for arm in runner.arms if any(job.counted is arm for job in runner.jobs)]
     console.table(runner.edition.title, headers, rows, left=2, spare=("FLOPs/token", "params", "tokens"))
-    ahead = [job for job in runner.jobs if _state(runner, job) not in ("finished", "running")]
+    states = [_state(runner, job) for job in runner.jobs]
+    ahead = [job for job, state in zip(runner.jobs, states, strict=True) if state not in ("finished", "running")]
+    if not ahead:
+        others = "another command is at what is missing" if "running" in states else "every run is finished"
+        console.show(f"nothing to train: {others}")
+        return
     total = formats.scientific(sum(job.counted.flops for job in ahead))
     tokens = formats.count(sum(job.counted.tokens for job in ahead))
     console.show(f"to train: {total} FLOPs, {tokens} tokens{_rough_time(runner, ahead)}")
@@ -65,6 +67,8 @@ def show_spec(console: Console, title: str, spec: RunSpec, counts: Costs) -> Non
 def _told(spec: RunSpec, path: str, value: Any) -> str:
     """A value, with the size that it comes to where it is left open."""
     size = by_rule(spec, path) if value is None else None
+    if path == "model.pattern":
+        return shown(value)
     return exact(value) if size is None else f"{exact(value)} ({size} by the rule)"
 
 
@@ -85,24 +89,6 @@ def spec_as_json(spec: Any, counts: Costs) -> dict[str, Any]:
     }
 
 
-def show_components(console: Console) -> None:
-    """Every family with its variants: the formula, the paper, the fields."""
-    for family in families():
-        rows = [[kind, _doc(variant), _listed(variant)] for kind, variant in sorted(family.variants.items())]
-        console.table(
-            f"{family.__name__}  {_doc(family).splitlines()[0]}", ["kind", "what it is", "fields"], rows, left=3
-        )
-
-
-def components_as_json() -> dict[str, Any]:
-    return {"version": VERSION, "families": {family.__name__: _family_as_json(family) for family in families()}}
-
-
-def families() -> list[type[Choice]]:
-    """Every family that has variants, in the order of their names."""
-    return sorted((family for family in Choice.__subclasses__() if family.variants), key=lambda family: family.__name__)
-
-
 def _state(runner: Runner, job: Job) -> str:
     """What there is to do for a run, or that another driver is at it."""
     return "running" if job.run.owned else need_of(job, "", runner.sources)
@@ -118,7 +104,7 @@ def _rough_time(runner: Runner, ahead: Sequence[Job]) -> str:
             speeds[record["params"], record["device"] == "cpu"] = record["tokens"] / seconds
     on_cpu = runner.slots[0].runtime.device == "cpu"
     known = [speeds.get((job.counted.costs.params, on_cpu)) for job in ahead]
-    if not ahead or not all(known):
+    if not all(known):
         return ""
     seconds = sum(job.counted.tokens / speed for job, speed in zip(ahead, known, strict=True) if speed)
     return f", about {formats.duration(seconds / min(len(runner.slots), len(ahead)))} here"
@@ -176,56 +162,3 @@ def _arm_as_json(base: Counted, counted: Counted) -> dict[str, Any]:
         "steps": counted.steps,
         **spec_as_json(counted.arm.spec, counted.costs),
     }
-
-
-def _family_as_json(family: type[Choice]) -> dict[str, Any]:
-    return {
-        "doc": _doc(family),
-        "variants": {
-            kind: {
-                "module": variant.__module__,
-                "doc": _doc(variant),
-                "fields": _fields(variant),
-                "choices": {name: list(allowed) for name, allowed in _choices(variant).items()},
-            }
-            for kind, variant in sorted(family.variants.items())
-        },
-    }
-
-
-def _fields(variant: type[Choice]) -> dict[str, str]:
-    """Field -> its default as a text, "required" where there is none."""
-    fields = {name: field for name, field in variant.model_fields.items() if name != "kind"}
-    return {name: _default(field) for name, field in fields.items()}
-
-
-def _choices(variant: type[Choice]) -> dict[str, tuple[str, ...]]:
-    """Field -> the words that it allows, its default first."""
-    named = {name: field for name, field in variant.model_fields.items() if name != "kind"}
-    words = {name: _words(field.annotation) for name, field in named.items()}
-    return {
-        name: tuple(sorted(found, key=lambda word: word != named[name].default))
-        for name, found in words.items()
-        if found
-    }
-
-
-def _words(annotation: Any) -> tuple[str, ...]:
-    """The words of a Literal, also of one that may be absent."""
-    if get_origin(annotation) is Literal:
-        return tuple(str(word) for word in get_args(annotation))
-    return tuple(word for inner in get_args(annotation) for word in _words(inner))
-
-
-def _listed(variant: type[Choice]) -> str:
-    """``eps=1e-06, layout=half|interleaved``: a field's default, or all that it allows with the default first."""
-    told = _fields(variant) | {name: "|".join(allowed) for name, allowed in _choices(variant).items()}
-    return ", ".join(name if text == "required" else f"{name}={text}" for name, text in told.items())
-
-
-def _default(field: FieldInfo) -> str:
-    return "required" if field.is_required() else shown(field.get_default(call_default_factory=True))
-
-
-def _doc(cls: type) -> str:
-    return inspect.cleandoc(cls.__doc__ or "")

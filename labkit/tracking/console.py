@@ -74,8 +74,9 @@ class Console(Progress):
         *,
         left: int = 1,
         spare: Cells = (),
+        note: str = "",
     ) -> None:
-        """A table of texts, its first `left` columns left-aligned; `styles` colours whole rows.
+        """A table of texts, its first `left` columns left-aligned; `styles` colours whole rows; a `note` stands above.
 
         Nothing is cut: where the terminal is too narrow the `spare` columns are left out, in their order, and named;
         where that does not help, each row becomes a paragraph. A pipe is as wide as need be.
@@ -84,7 +85,9 @@ class Console(Progress):
         left_out = _left_out(columns, rows, left, spare, width)
         kept = [index for index, column in enumerate(columns) if column not in left_out]
         heads, body = [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
-        self.out.print(Text(title, "bold"), soft_wrap=True)
+        self.out.print(Text(title, "bold"), soft_wrap=" " not in title or not self.out.is_terminal)
+        if note:
+            self.show(note)
         if _narrowest(heads, body, left) > width:
             self._stack(columns, rows, styles)
         else:

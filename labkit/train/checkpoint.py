@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
 from labkit.tracking.record import Damaged, read_json, write_json
+from labkit.train.tensors import write_tensors
 
 VERSION = 1
 SHARE = 1 / 20
@@ -68,7 +68,7 @@ class Checkpoints:
             return
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, fresh / "state.safetensors")
+        write_tensors(tensors, fresh / "state.safetensors")
         _to_disk(fresh / "state.safetensors")
         write_json(fresh / "state.json", {"version": VERSION, "identity": self.identity, "step": step, **facts})
         _to_disk(fresh)
@@ -81,7 +81,7 @@ class Checkpoints:
         """Leave the logical parameters in their masters' precision."""
         self.folder.mkdir(parents=True, exist_ok=True)
         fresh, path = self.folder / f".final-{os.getpid()}", self.folder / "final.safetensors"
-        save_file({name: view.clone() for name, view in weights.items()}, fresh)
+        write_tensors({name: view.clone() for name, view in weights.items()}, fresh)
         _to_disk(fresh)
         fresh.rename(path)
         write_json(self.folder / "final.json", {"version": VERSION, "identity": self.identity, **facts})

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from labkit import kernels
 from labkit.optim.weights import Precision
 from labkit.spec import Mistake
 from labkit.train.run import Runtime
@@ -71,7 +72,7 @@ def settings(runtime: Runtime) -> Generator[torch.device]:
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats(device)
     try:
-        with torch.cuda.stream(_stream(device)):
+        with torch.cuda.stream(_stream(device)), kernels.using(runtime.kernels):
             yield device
     finally:
         _restore(*before)

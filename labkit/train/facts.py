@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from labkit import kernels
 from labkit.data import Store
 from labkit.train.device import name, versions
 from labkit.train.evaluate import multiples
@@ -38,7 +39,7 @@ def at_the_start(
         "status": "running",
         "data": store.facts(),
         "mode": "fast" if any(session["mode"] == "fast" for session in sessions) else "exact",
-        "kernels": "torch",
+        "kernels": kernels.on_device(device),
         "execution": made.how,
         "precision": spec.precision,
         "sessions": sessions,

@@ -16,8 +16,8 @@ from labkit.optim.weights import Weights
 from labkit.train.feed import Feed
 from labkit.train.rates import rates_on
 
-Losses = Callable[[Tensor, Tensor], Tensor]
-"""tokens_BT and targets_BT -> losses_BT, as a model has it."""
+Losses = Callable[[Tensor, Tensor, float], Tensor]
+"""tokens_BT, targets_BT and scale -> losses_BT, as a model has it."""
 
 
 class Passes:
@@ -59,7 +59,7 @@ class Passes:
     def micro(self) -> None:
         """Add the gradients and the loss of a micro-batch."""
         tokens_RT = self.feed.tokens_RT
-        loss = self.losses(tokens_RT[:, :-1], tokens_RT[:, 1:]).sum() / self.targets
+        loss = self.losses(tokens_RT[:, :-1], tokens_RT[:, 1:], 1 / self.targets).sum()
         loss.backward()
         self.total.add_(loss.detach())
 
@@ -72,7 +72,8 @@ class Passes:
         self.optimizer.found_inf = self.frozen
         self.rates.set()
         self.optimizer.step()
-        self.weights.publish()
+        if not self.optimizer.publishes:
+            self.weights.publish()
         self.values.copy_(torch.stack((self.total.double(), norm.double(), self.frozen.double())))
 
     @contextmanager

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from labkit.data import DataSpec, Tokenizer
+from labkit.kernels import Kernels
 from labkit.model import ModelSpec, costs
 from labkit.optim.optimizer import Optimizer
 from labkit.optim.schedule import Schedule
@@ -34,6 +35,7 @@ class Seed(Spec):
     init: Natural = 0
     """The initial values."""
     dropout: Natural = 0
+    """Which features dropout leaves out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -109,6 +111,7 @@ class RunSpec(Spec):
     clip: Positive | None = 1.0
     """The largest global norm of the gradient; none: not clipped."""
     precision: Precision = "fp32"
+    """What the model computes in; the weights that the optimizer moves are at least fp32."""
     evaluation: Evaluation = Evaluation()
     seed: Seed = Seed()
 
@@ -154,6 +157,8 @@ class Runtime(Spec):
     """Sequences that go through the model at once; none: the whole batch."""
     activation_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass: the same numbers, less memory."""
+    kernels: Kernels = "auto"
+    """auto: labkit's Triton kernels on a GPU; triton: also in Triton's interpreter; torch: torch's own operations."""
     capture: Literal["auto", "off"] = "auto"
     """auto: on a GPU a step is captured once and replayed, where it can be; off: it runs as it is written."""
     compile: bool = False

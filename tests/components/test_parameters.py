@@ -1,5 +1,7 @@
 """Parameters that know what they are."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -67,6 +69,12 @@ def test_only_matrices_are_drawn_and_decayed() -> None:
 
 
 def test_a_matrix_without_a_role_is_refused_with_what_to_write() -> None:
-    with pytest.raises(Mistake, match=r"mixer.weight: a matrix of shape \(4, 4\) without a role. Make it with"):
-        parts_of("mixer.weight", nn.Linear(4, 4).weight)
+    with pytest.raises(Mistake, match=r"^mixer.weight: a matrix of shape \(8, 4\) without a role. ") as refused:
+        parts_of("mixer.weight", nn.Linear(4, 8).weight)
+    [line] = re.findall(r"labkit's (Linear\(.*?\)\)) or ", str(refused.value))
+    written = eval(line, {"Linear": Linear, "Part": Part, "Role": Role})
+    assert written.weight.shape == (8, 4)
+    assert parts_of("mixer.weight", written.weight) == (Part(Role.UP, 8, 4),)
+    with pytest.raises(Mistake, match=r"Make it with labkit's parameter\(value, Part\(Role.UP, 8, 12\)\), so"):
+        parts_of("mixer.weight", nn.Conv1d(4, 8, 3).weight)
     assert parts_of("mixer.weight", parameter(torch.ones(4, 4), Part(Role.UP, 4, 4)))

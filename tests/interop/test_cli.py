@@ -9,8 +9,8 @@ import torch
 from typer.testing import CliRunner
 
 from labkit.cli import app
-from labkit.interop import load
-from labkit.model import ModelSpec
+from labkit.interop import as_python, export_model, load
+from labkit.model import ModelSpec, Transformer
 
 EXPERIMENT = """
 from labkit import Experiment, vary
@@ -19,6 +19,17 @@ experiment = Experiment(
     baseline=pico, variants=vary("model.attention.sinks", [True]), seeds=1, metric="val/loss", match="none"
 )
 """
+
+
+PARTS: dict[str, Any] = {
+    "norm": {"kind": "rms", "eps": 1e-5},
+    "residual": "pre",
+    "attention": {"kind": "gqa", "n_heads": 4, "n_kv_heads": 2},
+    "feedforward": "swiglu",
+    "position": {"kind": "rope", "scaling": {"kind": "linear", "factor": 2.0}},
+    "head": "tied",
+    "init": "normal",
+}
 
 
 def test_a_run_goes_out_to_transformers_and_comes_in_again(
@@ -48,3 +59,30 @@ def test_a_run_goes_out_to_transformers_and_comes_in_again(
     with torch.no_grad():
         ours, wanted = model.eval()(tokens_BT), theirs(tokens_BT).logits
     assert (ours - wanted).abs().max() < 1e-5 * wanted.abs().max()
+
+
+def test_what_is_imported_is_printed_as_a_baseline_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = ModelSpec(d_model=32, n_layers=2, context=64, **PARTS)
+    export_model(Transformer(spec, 100), tmp_path / "theirs")
+    (tmp_path / "theirs" / "tokenizer.json").write_text("{}")
+    said = CliRunner().invoke(app, ["import", "theirs"])
+    assert said.exit_code == 0, said.output
+    places: dict[str, Any] = {"ModelSpec": ModelSpec}
+    exec(said.stdout, places)
+    assert places["model"] == load("imported/theirs")[0]
+    assert '    norm={"kind": "rms", "eps": 1e-05},\n    residual="pre",\n' in said.stdout
+    assert f'{{"kind": "pretrained", "path": "{tmp_path}/theirs/tokenizer.json"}}' in said.stderr
+
+
+def test_a_pattern_is_printed_so_too() -> None:
+    pattern = ({"attention.window": 8}, {})
+    spec = ModelSpec(d_model=32, n_layers=2, context=64, pattern=pattern, **PARTS)
+    assert eval(as_python(spec), {"ModelSpec": ModelSpec}) == spec
+
+
+def test_what_is_written_may_be_read_by_whom_the_folder_lets(tmp_path: Path) -> None:
+    spec = ModelSpec(d_model=32, n_layers=1, context=64, **PARTS)
+    export_model(Transformer(spec, 100), tmp_path / "out")
+    weights, config = (tmp_path / "out" / name for name in ("model.safetensors", "config.json"))
+    assert weights.stat().st_mode == config.stat().st_mode

@@ -50,6 +50,10 @@ def test_the_architecture_is_the_one_that_expresses_the_spec(changes: dict[str, 
         ({"parametrization": {"kind": "mup", "base_width": 16}}, "model.parametrization: mup(base_width=16) here"),
         ({"pattern": ({"position": "none"}, {})}, "model.position: "),
         ({"attention": {"kind": "mla", "n_heads": 4}}, "model.attention: mla"),
+        (
+            {"feedforward": {"kind": "moe", "n_experts": 4, "top_k": 1}},
+            "nearest is llama, but\nmodel.feedforward: moe(n_experts=4, top_k=1) here, swiglu",
+        ),
         ({"attention.qk_norm": {"kind": "rms", "eps": 1e-3}}, "nearest is qwen3, but\nmodel.attention.qk_norm.eps: "),
     ],
 )

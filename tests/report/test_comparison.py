@@ -84,6 +84,18 @@ def test_one_seed_gives_a_difference_and_says_that_it_has_no_interval(synthetic)
     )
 
 
+def test_the_answer_counts_the_rest_of_those_with_one_seed(synthetic) -> None:
+    experiment = synthetic(seeds=[0])
+    experiment.arm("baseline")
+    experiment.run("baseline", 0, 2.0)
+    for k in range(10):
+        experiment.arm(f"v{k}")
+        experiment.run(f"v{k}", 0, 1.9 + 0.01 * k)
+    assert compare(experiment.edition).answer.endswith(
+        "v7 is 0.0300 lower and 2 more were measured in one seed: no interval, so noise cannot be told from effect."
+    )
+
+
 def test_a_baseline_alone_is_no_comparison(synthetic) -> None:
     experiment = synthetic(seeds=[0])
     experiment.arm("baseline")

@@ -20,6 +20,7 @@ from labkit.study.names import exact, is_safe, named, safe, tails
         (True, "True"),
         ((2, 4), "2,4"),
         (Rms(eps=1e-5), "rms(eps=1e-05)"),
+        (({"attention": {"window": 8}}, {}), "{'attention': {'window': 8}},{}"),
     ],
 )
 def test_values_are_short(value: object, text: str) -> None:

@@ -152,7 +152,7 @@ def test_masters_and_optimizer_state_return_to_the_bit(lab, precision: str, opti
     assert set(before) == set(after)
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.split("/")[1] for name in before if name.startswith("optimizer/")} == STATE[optimizer]
-    for copy, master in others.copies:
+    for copy, master in ((copy, others.masters[name]) for name, copy in others.copies.items()):
         assert torch.equal(copy, master.to(copy.dtype))
 
 
@@ -181,3 +181,13 @@ def test_checkpoints_take_at_most_a_twentieth_of_the_time(monkeypatch: pytest.Mo
     assert not cadence.due
     now = 90.0
     assert cadence.due
+
+
+def test_what_is_left_can_be_read_by_whom_the_folder_lets(lab, checkpoints: Checkpoints, tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    model = build(lab.spec, 257, CPU)
+    checkpoints.finish(Weights(model, "fp32").logical(), {"step": 1})
+    checkpoints.save(1, {"x": torch.zeros(1)}, {})
+    written = list(checkpoints.folder.rglob("*.safetensors"))
+    assert len(written) == 2
+    assert {file.stat().st_mode for file in written} == {(tmp_path / "other").stat().st_mode}

@@ -1,0 +1,63 @@
+"""With labkit's kernels a model computes what it does with torch's operations: every variant, forward and backward."""
+
+import pytest
+import torch
+
+from labkit import kernels
+from labkit.components.parameters import logical
+from labkit.model import ModelSpec, Transformer
+from tests.test_conformance import BASE, PLACES, randomized, variants
+
+FEW = [
+    {},
+    {"norm": "layer", "residual": "parallel", "feedforward": {"kind": "gelu", "bias": True}},
+    {"norm.casting": "gemma", "residual": "peri", "feedforward": "relu2", "attention.softcap": 4.0},
+    {"residual": "post", "position": "alibi", "attention.window": 5, "attention.sinks": True},
+    {"attention.qk_norm": "rms", "attention.gate": "head", "feedforward": "geglu", "loss.z": 0.1},
+    {"attention": {"kind": "mla", "n_heads": 4}, "residual": "reordered", "loss.label_smoothing": 0.1},
+    {"position.layout": "interleaved", "position.fraction": 0.5, "embedding.scaled": True, "head": "untied"},
+]
+
+
+def held(spec: ModelSpec, device: str, which: kernels.Kernels) -> dict[str, torch.Tensor]:
+    """Losses and gradients, by name."""
+    with torch.device(device), kernels.using(which):
+        model = Transformer(spec, 11)
+        randomized(model, device).train()
+        tokens = torch.randint(11, (2, 17), generator=torch.Generator(device).manual_seed(1))
+        losses = model.losses(tokens[:, :-1], tokens[:, 1:])
+        losses.mean().backward()
+    gradients = logical(model, {name: stored.grad for name, stored in model.named_parameters()})
+    return {"losses": losses.detach(), **gradients}
+
+
+def agrees(spec: ModelSpec, device: str, fused: kernels.Kernels) -> None:
+    ours, theirs = held(spec, device, fused), held(spec, device, "torch")
+    scale = max(gradient.abs().max().item() for name, gradient in theirs.items() if name != "losses")
+    for name, wanted in theirs.items():
+        size = max(wanted.norm().item(), 1e-3 * scale)
+        assert (ours[name] - wanted).norm().item() < 2e-5 * size, name
+
+
+@pytest.fixture
+def interpreter() -> None:
+    if kernels.on_device(torch.device("cpu")) == "torch":
+        with kernels.using("triton"):
+            if kernels.on_device(torch.device("cpu")) == "torch":
+                pytest.skip("Triton's interpreter is not on")
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy of what a mask hides
+@pytest.mark.parametrize("changes", FEW, ids=str)
+def test_a_model_is_the_same_in_the_interpreter(changes: dict[str, object]) -> None:
+    agrees(BASE.patched(changes), "cpu", "triton")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("changed", list(variants()))
+def test_every_variant_is_the_same_on_a_gpu(changed: tuple[type, object]) -> None:
+    family, variant = changed
+    spec = BASE.patched({PLACES[family]: variant, "dropout": 0.0})
+    agrees(spec, "cuda", "auto")
