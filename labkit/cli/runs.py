@@ -12,6 +12,27 @@ from labkit.cli.options import AsJson, Debug, Runs
 
 
 @app.command()
+def diff(
+    here: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or experiment:variant:seed.")],
+    there: Annotated[str, typer.Argument(metavar="RUN", help="Another one.")],
+    *,
+    as_json: AsJson = False,
+    runs: Runs = None,
+    debug: Debug = False,
+) -> None:
+    """What two runs differ in, and the first step at which their losses part."""
+    with answering(debug) as console:
+        from labkit.study.finding import run_of
+        from labkit.study.parting import parted, show
+
+        found = parted(run_of(here, runs), run_of(there, runs))
+        if as_json:
+            write_json(console, found.as_json())
+        else:
+            show(console, (here, there), found)
+
+
+@app.command()
 def sync(
     target: Annotated[
         str, typer.Argument(metavar="[FILE|NAME]", help="All experiments where none is named.", show_default=False)
