@@ -53,6 +53,15 @@ experiment = Experiment(
 Write = Callable[..., Path]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """As in a worker: results of several threads differ in their last digits, and tests run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a user's files import and register stays in the test, and so does the data's cache."""

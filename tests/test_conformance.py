@@ -19,6 +19,7 @@ from labkit.components.parameters import Role, logical, parts_of
 from labkit.generate.cache import caching
 from labkit.model import LAYERED, ModelSpec, Transformer, costs
 from labkit.spec import Choice, Spec
+from tests.specs import SMALL
 
 VALUES: dict[str, Any] = {
     "n_heads": 4,
@@ -45,18 +46,6 @@ VALUES: dict[str, Any] = {
 
 SOURCE = r"arXiv:\d{4}\.\d{4,5}|doi:10\.\d{4,}/|\bsection \d|GPT-2"
 FORMULA = r"\w = \S|√|⊙|←|N\("
-BASE = ModelSpec(
-    d_model=32,
-    n_layers=2,
-    context=16,
-    norm="rms",
-    residual="pre",
-    attention={"kind": "gqa", "n_heads": 4, "n_kv_heads": 2},
-    feedforward="swiglu",
-    position="rope",
-    head="tied",
-    init="scaled_residual",
-)
 FAMILIES = [
     family for family in Choice.__subclasses__() if family.__module__.startswith(labkit.components.__name__ + ".")
 ]
@@ -78,7 +67,7 @@ def places(spec: Spec, under: str = "") -> Iterator[tuple[type[Choice], str]]:
         yield from places(value, path)
 
 
-PLACES = dict(reversed(list(places(BASE))))
+PLACES = dict(reversed(list(places(SMALL))))
 
 
 def variants() -> Iterator[Any]:
@@ -109,7 +98,7 @@ def others(name: str, annotation: Any, default: Any) -> list[Any]:
 @pytest.fixture(params=list(variants()))
 def spec(request: pytest.FixtureRequest) -> ModelSpec:
     family, variant = request.param
-    return BASE.patched({PLACES[family]: variant})
+    return SMALL.patched({PLACES[family]: variant})
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import torch
 from labkit import kernels
 from labkit.components.parameters import logical
 from labkit.model import ModelSpec, Transformer
-from tests.test_conformance import BASE, PLACES, randomized, variants
+from tests.specs import SMALL
+from tests.test_conformance import PLACES, randomized, variants
 
 FEW = [
     {},
@@ -51,7 +52,7 @@ def interpreter() -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy of what a mask hides
 @pytest.mark.parametrize("changes", FEW, ids=str)
 def test_a_model_is_the_same_in_the_interpreter(changes: dict[str, object]) -> None:
-    agrees(BASE.patched(changes), "cpu", "triton")
+    agrees(SMALL.patched(changes), "cpu", "triton")
 
 
 @pytest.mark.gpu
@@ -59,5 +60,5 @@ def test_a_model_is_the_same_in_the_interpreter(changes: dict[str, object]) -> N
 @pytest.mark.parametrize("changed", list(variants()))
 def test_every_variant_is_the_same_on_a_gpu(changed: tuple[type, object]) -> None:
     family, variant = changed
-    spec = BASE.patched({PLACES[family]: variant, "dropout": 0.0})
+    spec = SMALL.patched({PLACES[family]: variant, "dropout": 0.0})
     agrees(spec, "cuda", "auto")

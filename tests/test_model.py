@@ -18,24 +18,13 @@ from labkit.model import ModelSpec, Transformer, costs
 from labkit.optim.optimizer import Adamw
 from labkit.optim.weights import Weights
 from labkit.spec import Mistake, explain
+from tests.specs import SMALL
 
-NANO = ModelSpec(
-    d_model=32,
-    n_layers=2,
-    context=16,
-    norm="rms",
-    residual="pre",
-    attention={"kind": "gqa", "n_heads": 4, "n_kv_heads": 2},
-    feedforward="swiglu",
-    position="rope",
-    head="tied",
-    init="scaled_residual",
-)
 VOCABULARY = 11
 
 
 def built(changes: dict[str, object] | None = None, seed: int = 0) -> Transformer:
-    model = Transformer(NANO.patched(changes or {}), VOCABULARY)
+    model = Transformer(SMALL.patched(changes or {}), VOCABULARY)
     model.initialize(seed)
     return model
 
@@ -200,7 +189,7 @@ NOPE = {"n_layers": 4, "pattern": ({}, {"position": "none"})}
 
 
 def test_a_pattern_is_cycled_over_the_layers() -> None:
-    spec = NANO.patched({"n_layers": 5, "pattern": ({}, {}, {"position": "none", "attention.n_kv_heads": 1})})
+    spec = SMALL.patched({"n_layers": 5, "pattern": ({}, {}, {"position": "none", "attention.n_kv_heads": 1})})
     assert [layer.position.kind for layer in spec.layers] == ["rope", "rope", "none", "rope", "rope"]
     assert [layer.attention.kv_heads for layer in spec.layers] == [2, 2, 1, 2, 2]
     model = Transformer(spec, VOCABULARY)
@@ -224,11 +213,11 @@ def test_layers_may_differ_in_where_their_norms_stand_and_the_last_one_tells_how
 
 def test_costs_and_reach_follow_the_pattern() -> None:
     wide = {"n_layers": 4, "pattern": ({}, {"feedforward.d_ff": 200})}
-    once, none = costs(NANO.patched(wide), VOCABULARY), costs(NANO.patched({"n_layers": 4}), VOCABULARY)
+    once, none = costs(SMALL.patched(wide), VOCABULARY), costs(SMALL.patched({"n_layers": 4}), VOCABULARY)
     assert once.params - none.params == 2 * 3 * 32 * (200 - 88)
     assert once.flops_per_token - none.flops_per_token == 6 * (once.params - none.params)
-    assert NANO.patched(NOPE).reach is None
-    assert NANO.patched({**NOPE, "position": "learned", "pattern": ({}, {})}).reach == 16
+    assert SMALL.patched(NOPE).reach is None
+    assert SMALL.patched({**NOPE, "position": "learned", "pattern": ({}, {})}).reach == 16
 
 
 def test_equal_patterns_are_equal_however_they_are_written() -> None:
@@ -236,22 +225,22 @@ def test_equal_patterns_are_equal_however_they_are_written() -> None:
         ({}, {"position.theta": 500, "attention": {"bias": True}}),
         ({}, {"position": {"theta": 500.0}, "attention.bias": True}),
     ]
-    one, other = (NANO.patched({"pattern": pattern}) for pattern in patterns)
+    one, other = (SMALL.patched({"pattern": pattern}) for pattern in patterns)
     assert (one, hash(one), one.fingerprint) == (other, hash(other), other.fingerprint)
-    assert ModelSpec.from_json(one.as_json()) == one != NANO
-    whole = NANO.patched({"pattern": ({"position": {"kind": "rope", "theta": 10_000.0}},)})
+    assert ModelSpec.from_json(one.as_json()) == one != SMALL
+    whole = SMALL.patched({"pattern": ({"position": {"kind": "rope", "theta": 10_000.0}},)})
     assert whole.pattern == ({"position": "rope"},)
 
 
 def test_a_path_steps_into_a_pattern() -> None:
-    spec = NANO.patched({"pattern": ({}, {"attention.bias": True})})
+    spec = SMALL.patched({"pattern": ({}, {"attention.bias": True})})
     changed = spec.patched({"pattern.1.attention.bias": False, "pattern.0.position": "none"})
     assert changed.pattern == ({"position": "none"}, {"attention": {"bias": False}})
     assert spec.pattern == ({}, {"attention": {"bias": True}})
 
 
 def test_a_mixture_counts_what_computes_a_token() -> None:
-    counted = costs(NANO.patched({"feedforward": {**MIXTURE, "n_shared": 1}}), VOCABULARY)
+    counted = costs(SMALL.patched({"feedforward": {**MIXTURE, "n_shared": 1}}), VOCABULARY)
     expert, router = 3 * 32 * 88, 4 * 32
     layers = counted.params - 11 * 32 - 32
     assert counted.params - counted.active == 2 * 2 * expert
@@ -262,7 +251,7 @@ def test_a_mixture_counts_what_computes_a_token() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"head": "untied", "position": "learned"}, {"residual": "post"}])
 def test_counted_parameters_are_the_real_ones(changes: dict[str, object]) -> None:
-    counted, model = costs(NANO.patched(changes), VOCABULARY), built(changes)
+    counted, model = costs(SMALL.patched(changes), VOCABULARY), built(changes)
     assert counted.params == sum(p.numel() for p in model.parameters()) == sum(row[1] for row in counted.table)
     outside = sum(
         p.numel() for name, p in model.named_parameters() if name.split(".")[0] in ("embedding", "position", "head")
@@ -271,7 +260,7 @@ def test_counted_parameters_are_the_real_ones(changes: dict[str, object]) -> Non
 
 
 def test_counted_flops_are_those_that_torch_counts_but_for_the_masked_half_of_attention() -> None:
-    spec = NANO.patched({"attention": {"kind": "mha", "n_heads": 4}})
+    spec = SMALL.patched({"attention": {"kind": "mha", "n_heads": 4}})
     with torch.device("meta"):
         model, x = Transformer(spec, VOCABULARY), torch.zeros(2, 16, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
@@ -283,14 +272,14 @@ def test_counted_flops_are_those_that_torch_counts_but_for_the_masked_half_of_at
 
 
 def test_flops_follow_the_usual_estimate() -> None:
-    spec = NANO.patched({"d_model": 512, "n_layers": 8, "context": 1024})
+    spec = SMALL.patched({"d_model": 512, "n_layers": 8, "context": 1024})
     counted = costs(spec, 8192)
     assert counted.flops_per_token == pytest.approx(6 * counted.params + 6 * 8 * 1024 * 512, rel=0.001)
 
 
 def test_counting_a_long_context_builds_no_tables() -> None:
     started = time.process_time()
-    assert costs(NANO.patched({"context": 10**6}), VOCABULARY).params == costs(NANO, VOCABULARY).params
+    assert costs(SMALL.patched({"context": 10**6}), VOCABULARY).params == costs(SMALL, VOCABULARY).params
     assert time.process_time() - started < 0.5
 
 
@@ -350,7 +339,7 @@ def test_a_matrix_that_nobody_counts_is_refused_with_the_line_to_write() -> None
 
     try:
         with pytest.raises(Mistake) as raised:
-            costs(NANO.patched({"norm": "mixed"}), VOCABULARY)
+            costs(SMALL.patched({"norm": "mixed"}), VOCABULARY)
     finally:
         del Norm.variants["mixed"]
     assert str(raised.value) == (
@@ -422,5 +411,5 @@ def test_a_combination_that_cannot_work_is_refused_when_the_spec_is_made(
     changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValidationError) as raised:
-        NANO.patched(changes)
+        SMALL.patched(changes)
     assert explain(raised.value, ModelSpec).startswith(message)

@@ -15,25 +15,11 @@ from labkit.components import Norm
 from labkit.tracking.record import Run
 from labkit.tracking.source import capture
 from labkit.worker import main
+from tests.specs import TINY
 
-TINY: dict[str, Any] = {
-    "model": {
-        "d_model": 8,
-        "n_layers": 1,
-        "context": 16,
-        "norm": "rms",
-        "residual": "pre",
-        "attention": {"kind": "mha", "n_heads": 2},
-        "feedforward": "swiglu",
-        "position": "rope",
-        "head": "tied",
-        "init": "normal",
-    },
-    "data": {"corpus": {"kind": "text", "path": "text.txt"}, "validation": 0.1},
-    "tokenizer": "byte",
-    "optimizer": {"kind": "adamw", "lr": 0.01},
-    "schedule": {"kind": "cosine", "warmup": 2},
-    "budget": {"kind": "steps", "steps": 12},
+LITTLE = {
+    **TINY,
+    "model": {**TINY["model"], "d_model": 8, "n_layers": 1},
     "batch_size": 2,
     "evaluation": {"points": 4, "windows": 4},
 }
@@ -76,7 +62,7 @@ def plan(tmp_path: Path) -> Callable[..., Run]:
             (root / relative).parent.mkdir(parents=True, exist_ok=True)
             (root / relative).write_text(text)
         hashes = capture(run.source, root, [root / relative for relative in sources or {}])
-        run.create({**TINY, **(changes or {})}, {"base": str(tmp_path), "sources": hashes})
+        run.create({**LITTLE, **(changes or {})}, {"base": str(tmp_path), "sources": hashes})
         return run
 
     return planned
@@ -181,7 +167,7 @@ def test_a_damaged_spec_is_answered_with_its_remedy_and_the_next_run_is_trained(
 
 @pytest.mark.usefixtures("untouched")
 def test_a_spec_that_is_none_is_a_failure_that_names_the_field(plan, capsys) -> None:
-    run = plan(changes={"model": {**TINY["model"], "norm": "rsm"}})
+    run = plan(changes={"model": {**LITTLE["model"], "norm": "rsm"}})
     main([str(run.path)])
     assert "model.norm: unknown Norm kind 'rsm'. Did you mean 'rms'?" in run.record()["error"]
     assert answers(capsys.readouterr().out) == ["failed"]
@@ -190,7 +176,7 @@ def test_a_spec_that_is_none_is_a_failure_that_names_the_field(plan, capsys) -> 
 @pytest.mark.usefixtures("untouched")
 def test_what_training_prints_goes_to_the_log_of_the_run(plan, capsys) -> None:
     source = NORM.format(name="Loud", kind="loud", scale=1) + "\nprint('loaded')\n"
-    run = plan("a", {"model": {**TINY["model"], "norm": "loud"}}, {"loud_norm.py": source})
+    run = plan("a", {"model": {**LITTLE["model"], "norm": "loud"}}, {"loud_norm.py": source})
     main([str(run.path)])
     assert answers(capsys.readouterr().out) == ["done"]
     assert run.console_log.read_text().startswith("loaded\n")
@@ -222,7 +208,7 @@ def test_a_runtime_that_cannot_be_is_refused(capsys) -> None:
 
 @pytest.mark.usefixtures("untouched")
 def test_other_sources_need_another_worker(plan, capsys) -> None:
-    changes = {"model": {**TINY["model"], "norm": "mine"}}
+    changes = {"model": {**LITTLE["model"], "norm": "mine"}}
     first = plan("a", changes, {"user_norm.py": NORM.format(name="Mine", kind="mine", scale=1)})
     same = plan("b", {**changes, "seed": 1}, {"user_norm.py": NORM.format(name="Mine", kind="mine", scale=1)})
     other = plan("c", changes, {"user_norm.py": NORM.format(name="Mine", kind="mine", scale=2)})

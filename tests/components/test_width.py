@@ -7,20 +7,11 @@ import pytest
 from labkit.components.mla import Mla
 from labkit.components.moe import Moe
 from labkit.components.width import Axis, resized
-from labkit.model import ModelSpec
 from labkit.spec import Mistake
+from tests.specs import SMALL
 
-MODEL = ModelSpec(
-    d_model=64,
-    n_layers=4,
-    context=16,
-    norm="rms",
-    residual="pre",
-    attention={"kind": "gqa", "n_heads": 4, "n_kv_heads": 2},
-    feedforward={"kind": "swiglu", "multiple_of": 16},
-    position="rope",
-    head="tied",
-    init="normal",
+MODEL = SMALL.patched(
+    {"d_model": 64, "n_layers": 4, "feedforward": {"kind": "swiglu", "multiple_of": 16}, "init": "normal"}
 )
 MORE = {"parametrization": {"kind": "mup", "heads": "more"}}
 

@@ -1,36 +1,18 @@
 """Small models with random values, at which every branch counts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from labkit.components.parameters import Role, parts_of
-from labkit.model import ModelSpec, Transformer
+from labkit.model import Transformer
+from tests.specs import SMALL
 
-BASE = ModelSpec(
-    d_model=32,
-    n_layers=2,
-    context=16,
-    norm="rms",
-    residual="pre",
-    attention={"kind": "gqa", "n_heads": 4, "n_kv_heads": 2},
-    feedforward="swiglu",
-    position="rope",
-    head="untied",
-    init="scaled_residual",
-)
+BASE = SMALL.patched({"head": "untied"})
 
 Make = Callable[..., Transformer]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

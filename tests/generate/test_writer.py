@@ -20,28 +20,14 @@ from labkit.tracking.record import Run
 from labkit.train.finished import finished
 from labkit.train.loop import train
 from labkit.train.run import RunSpec, Runtime
+from tests.specs import TINY
 
-TINY: dict[str, Any] = {
-    "model": {
-        "d_model": 16,
-        "n_layers": 2,
-        "context": 16,
-        "norm": "rms",
-        "residual": "pre",
-        "attention": {"kind": "mha", "n_heads": 2},
-        "feedforward": "swiglu",
-        "position": "rope",
-        "head": "tied",
-        "init": "normal",
-    },
-    "data": {"corpus": {"kind": "text", "path": "../../../../text"}, "validation": 0.1},
-    "tokenizer": "byte",
-    "optimizer": {"kind": "adamw", "lr": 0.01},
-    "schedule": {"kind": "cosine", "warmup": 2},
-    "budget": {"kind": "steps", "steps": 8},
-    "batch_size": 4,
+HERE = {
+    "data.corpus.path": "../../../../text",
+    "budget.steps": 8,
     "evaluation": {"points": 1, "windows": 2, "beyond": []},
 }
+"""Where the run's folder is not that of the text; in a moment."""
 
 Ask = Callable[..., Result]
 
@@ -52,7 +38,7 @@ def trained(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run
     monkeypatch.chdir(project)
 
     def made(changes: dict[str, Any] | None = None, steps: int = 8) -> Run:
-        spec = RunSpec.from_json(TINY).patched(changes or {})
+        spec = RunSpec.from_json(TINY).patched({**HERE, **(changes or {})})
         edition = project / "runs" / "tiny" / "main"
         run = Run(edition / "plain" / "seed0-0123456789abcdef")
         names = {"variant": "plain", "arm": "0123456789abcdef", "fingerprint": "0123456789abcdef", "seed_index": 0}

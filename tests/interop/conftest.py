@@ -32,6 +32,16 @@ def agrees(transformers: Any, tmp_path: Path) -> Callable[..., None]:
 
 
 VOCAB, TOKENS = 53, (2, 24)
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.1,
+}
+"""Of all that follow Llama in how they name them."""
 LARGEST: dict[str, float] = {}
 
 

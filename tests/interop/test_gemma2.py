@@ -5,18 +5,9 @@ from typing import Any
 
 import pytest
 
-SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32,
-    "initializer_range": 0.1,
-    "pad_token_id": None,
-    "head_dim": 8,
-    "sliding_window": 6,
-}
+from tests.interop.conftest import SIZES as LLAMA
+
+SIZES = {**LLAMA, "pad_token_id": None, "head_dim": 8, "sliding_window": 6}
 MODELS: dict[str, dict[str, Any]] = {
     "every other layer sees a window": {"num_hidden_layers": 4},
     "untied, scaled by another number": {"tie_word_embeddings": False, "query_pre_attn_scalar": 7},

@@ -5,16 +5,9 @@ from typing import Any
 
 import pytest
 
-SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32,
-    "initializer_range": 0.1,
-    "pad_token_id": None,
-}
+from tests.interop.conftest import SIZES as LLAMA
+
+SIZES = {**LLAMA, "pad_token_id": None}
 MODELS: dict[str, dict[str, Any]] = {
     "grouped": {},
     "all heads their own, tied": {"num_key_value_heads": 4, "tie_word_embeddings": True},

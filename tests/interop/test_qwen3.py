@@ -5,15 +5,8 @@ from typing import Any
 
 import pytest
 
-SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32,
-    "initializer_range": 0.1,
-}
+from tests.interop.conftest import SIZES as SIZES
+
 UPPER = {"use_sliding_window": True, "sliding_window": 6, "num_hidden_layers": 3}
 MODELS: dict[str, dict[str, Any]] = {
     "wide heads": {},

@@ -7,34 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from labkit.data import Batches, Store, prepare
 from labkit.tracking.record import Run
 from labkit.train.loop import train
 from labkit.train.run import RunSpec, Runtime
-
-TINY: dict[str, Any] = {
-    "model": {
-        "d_model": 16,
-        "n_layers": 2,
-        "context": 16,
-        "norm": "rms",
-        "residual": "pre",
-        "attention": {"kind": "mha", "n_heads": 2},
-        "feedforward": "swiglu",
-        "position": "rope",
-        "head": "tied",
-        "init": "normal",
-    },
-    "data": {"corpus": {"kind": "text", "path": "text.txt"}, "validation": 0.1},
-    "tokenizer": "byte",
-    "optimizer": {"kind": "adamw", "lr": 0.01},
-    "schedule": {"kind": "cosine", "warmup": 2},
-    "budget": {"kind": "steps", "steps": 12},
-    "batch_size": 4,
-    "evaluation": {"points": 3, "windows": 6},
-}
+from tests.specs import TINY
 
 
 @dataclass
@@ -67,14 +45,6 @@ class Lab:
         run = run or self.plan(spec)
         train(run, spec, Runtime(**{"device": "cpu", **runtime}), self.store, should_stop)
         return run
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
