@@ -30,7 +30,6 @@ VALUES: dict[str, Any] = {
     "factor": 2.0,
     "value": 0.25,
     "softcap": 5.0,
-    "soft_cap": 5.0,
     "window": 4,
     "head_dim": 4,
     "query_bias": True,

@@ -394,7 +394,7 @@ def test_a_matrix_that_nobody_counts_is_refused_with_the_line_to_write() -> None
         ({"feedforward": {**MIXTURE, "n_shared": 2**70}}, "feedforward.n_shared: Input should be less than or equal"),
         ({"position": {"kind": "t5", "buckets": 2**31, "max_distance": 2**31}}, "position.buckets: Input should be"),
         ({"attention.softcap": 1e38}, "attention.softcap: Input should be less than or equal to 1000000000 (got"),
-        ({"head.soft_cap": 1e-30}, "head.soft_cap: Input should be greater than or equal to 0.001 (got 1e-30)"),
+        ({"head.softcap": 1e-30}, "head.softcap: Input should be greater than or equal to 0.001 (got 1e-30)"),
         (
             {"position.scaling": {"kind": "ntk", "factor": 1e300}},
             "position.scaling.factor: 1e+300 is nothing that fp32",

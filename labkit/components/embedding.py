@@ -43,7 +43,7 @@ class TokenEmbedding(nn.Module):
 class Head(Choice):
     """What turns the last hidden vectors into logits."""
 
-    soft_cap: Cap | None = None
+    softcap: Cap | None = None
     """c in c · tanh(logits / c); none: the logits as they are (Gemma 2, arXiv:2408.00118)."""
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
@@ -57,7 +57,7 @@ class Tied(Head):
     kind: Literal["tied"] = "tied"
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
-        return TiedHead(vocab_size, width, soft_cap(self.soft_cap))
+        return TiedHead(vocab_size, width, softcap(self.softcap))
 
 
 class Untied(Head):
@@ -68,7 +68,7 @@ class Untied(Head):
     """A number added to each token's logit (GPT-J)."""
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
-        return UntiedHead(vocab_size, width, soft_cap(self.soft_cap), self.bias)
+        return UntiedHead(vocab_size, width, softcap(self.softcap), self.bias)
 
 
 class SoftCap(nn.Module):
@@ -82,7 +82,7 @@ class SoftCap(nn.Module):
         return self.cap * torch.tanh(x / self.cap)
 
 
-def soft_cap(cap: float | None) -> nn.Module:
+def softcap(cap: float | None) -> nn.Module:
     return nn.Identity() if cap is None else SoftCap(cap)
 
 

@@ -57,7 +57,7 @@ GEMMA2 = Architecture(
         Unread("hidden_act"),
         Same("attention_dropout", "dropout.attention", 0.0),
         OneOf("tie_word_embeddings", TIED, True),
-        Same("final_logit_softcapping", "head.soft_cap", 30.0),
+        Same("final_logit_softcapping", "head.softcap", 30.0),
         Same("attn_logit_softcapping", "attention.softcap", 50.0),
         QueryScale(),
         Windows(),

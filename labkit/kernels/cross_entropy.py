@@ -28,11 +28,11 @@ FAR = tl.constexpr(1e30)
 
 
 def cross_entropy_reference(
-    logits: Tensor, targets: Tensor, *, smoothing: float = 0.0, z: float = 0.0, soft_cap: float | None = None
+    logits: Tensor, targets: Tensor, *, smoothing: float = 0.0, z: float = 0.0, softcap: float | None = None
 ) -> Tensor:
     x_NV = logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32))
-    if soft_cap is not None:
-        x_NV = soft_cap * torch.tanh(x_NV / soft_cap)
+    if softcap is not None:
+        x_NV = softcap * torch.tanh(x_NV / softcap)
     losses = F.cross_entropy(x_NV, targets.flatten(), reduction="none", label_smoothing=smoothing, ignore_index=IGNORED)
     losses = losses.view_as(targets)
     if z == 0.0:
@@ -162,7 +162,7 @@ def _multiplied(gradients, stride, factors, factor_stride, vocab, BLOCK: tl.cons
 
 def launch_losses(
     logits_NV: Tensor, targets_N: Tensor, losses_N: Tensor, gradient_NV: Tensor | None,
-    *, smoothing: float, z: float, soft_cap: float | None, scale: float,
+    *, smoothing: float, z: float, softcap: float | None, scale: float,
 ) -> None:  # fmt: skip
     """Write losses and gradient, both times the scale; the gradient may stand where the logits do."""
     count, vocab = logits_NV.shape
@@ -171,8 +171,8 @@ def launch_losses(
         _forward[(count,)](
             logits_NV, logits_NV.stride(0), targets_N, losses_N,
             gradient_NV, 0 if gradient_NV is None else gradient_NV.stride(0),
-            vocab, float(soft_cap or 1), float(smoothing), float(z), float(scale),
-            CAP=soft_cap is not None, SMOOTH=smoothing > 0,
+            vocab, float(softcap or 1), float(smoothing), float(z), float(scale),
+            CAP=softcap is not None, SMOOTH=smoothing > 0,
             BLOCK=min(chosen.elements, power(vocab)), STAGES=chosen.stages, **team(chosen.warps),
         )  # fmt: skip
 
@@ -223,7 +223,7 @@ def multiply(gradient_NV: Tensor, factors: Tensor) -> None:
 
 
 def cross_entropy(
-    logits: Tensor, targets: Tensor, *, smoothing: float = 0.0, z: float = 0.0, soft_cap: float | None = None,
+    logits: Tensor, targets: Tensor, *, smoothing: float = 0.0, z: float = 0.0, softcap: float | None = None,
     scale: float = 1.0, overwrite: bool = False,
 ) -> Tensor:  # fmt: skip
     """The losses (...) of logits (..., V) and targets (...), in nats and fp32, times the scale; 0 at a target of -100.
@@ -231,7 +231,7 @@ def cross_entropy(
     With `overwrite` the gradient takes the place of the logits, which hold nothing else afterwards, where autograd
     allows that: not in a leaf or a view. A gradient of one (`.sum()`, the mean being in the scale) costs no other pass.
     """
-    options = {"smoothing": smoothing, "z": z, "soft_cap": soft_cap}
+    options = {"smoothing": smoothing, "z": z, "softcap": softcap}
     if not available(logits) or targets.device != logits.device:
         return scale * cross_entropy_reference(logits, targets, **options)
     is_own = logits.is_contiguous() and not logits.is_leaf and not logits._is_view()

@@ -164,7 +164,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, targets: Tensor, *, bias: Tensor | None = None,
-    smoothing: float = 0.0, z: float = 0.0, soft_cap: float | None = None, scale: float = 1.0,
+    smoothing: float = 0.0, z: float = 0.0, softcap: float | None = None, scale: float = 1.0,
     into: Tensor | None = None, overwrite: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The sum over all tokens, to go backward from, and the losses (...) without a gradient, both times the scale.
@@ -173,7 +173,7 @@ def linear_cross_entropy(
     forward pass the weight's gradient is added to `into` (V, D), or overwrites it, and the weight gets none of its own;
     the backward pass must then start from this sum, or a sum that it is a term of: another factor makes `into` NaN.
     """
-    options = {"smoothing": smoothing, "z": z, "soft_cap": soft_cap, "scale": scale}
+    options = {"smoothing": smoothing, "z": z, "softcap": softcap, "scale": scale}
     into = into if torch.is_grad_enabled() else None
     if targets.numel() == 0 or not (available(hidden, weight, bias) or into is not None):
         return linear_cross_entropy_reference(hidden, weight, targets, bias=bias, **options)

@@ -33,7 +33,7 @@ def test_a_scaled_embedding_is_multiplied_by_the_root_of_the_base_width(scaled: 
 
 @pytest.mark.parametrize("kind", [Tied, Untied])
 def test_a_cap_bends_the_logits_and_leaves_small_ones_alone(kind: type[Head]) -> None:
-    free, capped = kind().build(11, 4).double(), kind(soft_cap=5.0).build(11, 4).double()
+    free, capped = kind().build(11, 4).double(), kind(softcap=5.0).build(11, 4).double()
     for head in (free, capped):
         draw(head, 0, scale=lambda part: 1.0)
     hidden, weights = torch.randn(2, 3, 4).double() * 10, torch.randn(11, 4).double()

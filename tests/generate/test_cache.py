@@ -44,7 +44,7 @@ OPTIONS = [
     {"attention": {"kind": "mla", "n_heads": 4, "window": 3}},
     {"attention": {"kind": "differential", "n_heads": 4, "window": 3, "softcap": 4.0}},
     {"position.layout": "interleaved", "position.fraction": 0.5},
-    {"head": {"kind": "tied", "soft_cap": 3.0}, "embedding.norm": "layer", "embedding.scaled": True},
+    {"head": {"kind": "tied", "softcap": 3.0}, "embedding.norm": "layer", "embedding.scaled": True},
     {"pattern": ({}, {"position": "none", "attention.window": 2})},
     {"dropout": 0.5},
 ]

@@ -7,17 +7,17 @@ import torch.nn.functional as F
 from labkit.kernels.cross_entropy import cross_entropy
 from labkit.kernels.launch import using
 
-OPTIONS = [{}, {"smoothing": 0.1}, {"z": 1e-2}, {"soft_cap": 3.0}, {"smoothing": 0.2, "z": 1e-2, "soft_cap": 5.0}]
+OPTIONS = [{}, {"smoothing": 0.1}, {"z": 1e-2}, {"softcap": 3.0}, {"smoothing": 0.2, "z": 1e-2, "softcap": 5.0}]
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:overflow encountered in exp:RuntimeWarning"
 )  # of the interpreter's numpy
 
 
-def exact(logits, targets, smoothing=0.0, z=0.0, soft_cap=None):
+def exact(logits, targets, smoothing=0.0, z=0.0, softcap=None):
     """Written with torch's own loss."""
     logits = logits.double()
-    capped = logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
+    capped = logits if softcap is None else softcap * torch.tanh(logits / softcap)
     losses = F.cross_entropy(capped, targets, reduction="none", label_smoothing=smoothing)
     return losses + z * torch.logsumexp(capped, 1).square() * (targets != -100)
 

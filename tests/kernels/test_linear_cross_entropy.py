@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from labkit.kernels.launch import using
 from labkit.kernels.linear_cross_entropy import linear_cross_entropy
 
-OPTIONS = [{}, {"smoothing": 0.1, "z": 1e-2, "soft_cap": 3.0}]
+OPTIONS = [{}, {"smoothing": 0.1, "z": 1e-2, "softcap": 3.0}]
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:overflow encountered in exp:RuntimeWarning"
@@ -31,9 +31,9 @@ def inputs(device, dtype, shape=(7, 24, 50)):
     return hidden, weight, targets
 
 
-def exact(hidden, weight, targets, bias=None, *, smoothing=0.0, z=0.0, soft_cap=None):
+def exact(hidden, weight, targets, bias=None, *, smoothing=0.0, z=0.0, softcap=None):
     logits = F.linear(hidden, weight, bias)
-    capped = logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
+    capped = logits if softcap is None else softcap * torch.tanh(logits / softcap)
     losses = F.cross_entropy(capped, targets, reduction="none", label_smoothing=smoothing)
     return losses + z * torch.logsumexp(capped, 1).square() * (targets != -100)
 
