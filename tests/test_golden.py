@@ -15,6 +15,7 @@ from experiments import baselines
 from labkit.components.parameters import logical, logical_parts
 from labkit.model import Transformer
 from labkit.study.loading import load
+from labkit.study.matching import matched
 from labkit.train.run import RunSpec
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +44,8 @@ def test_a_baseline_computes_what_it_always_did(name: str) -> None:
 
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
 def test_an_experiment_compares_what_it_always_did(file: Path) -> None:
-    arms = load(file).experiment.arms
+    loaded = load(file)
+    arms = [counted.arm for counted in matched(loaded.experiment, loaded.base)]
     lines = [f"[{arm.name}]" + "".join(f"\n{line}" for line in effective(arm.spec)) for arm in arms]
     holds(file.stem, lines)
 

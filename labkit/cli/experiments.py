@@ -122,10 +122,10 @@ def show(
                 views.show_spec(console, target, spec, counts)
             return
         from labkit.study.editions import edition
-        from labkit.study.matching import counted
+        from labkit.study.matching import matched
 
         loaded, name = edition(experiment_in(Path(target)), asked_for(baseline, sets, steps, None))
-        arms = [counted(arm, loaded.base) for arm in loaded.experiment.arms]
+        arms = matched(loaded.experiment, loaded.base)
         title = loaded.name if name == "main" else f"{loaded.name}@{name}"
         if as_json:
             write_json(console, views.arms_as_json(title, arms))

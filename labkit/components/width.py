@@ -29,14 +29,20 @@ HeadCount = Annotated[Size, Axis.HEADS]
 
 def resized(spec: Spec, ratio: Fraction, axes: Set[Axis], under: str = "") -> Iterator[tuple[str, int]]:
     """(path, size) of all that a spec gives by hand along these axes, `ratio` times as large. Raises Mistake."""
-    for name, field in type(spec).model_fields.items():
+    for name in type(spec).model_fields:
         value, path = getattr(spec, name), under + name
         if isinstance(value, Spec):
             yield from resized(value, ratio, axes, f"{path}.")
-        elif value is not None and axes & _axes((field.annotation, *field.metadata)):
+        elif value is not None and axes & axes_of(type(spec), name):
             if (size := value * ratio).denominator > 1:
                 raise Mistake(f"{path} {value} times {ratio} is no whole number; choose another width, or change it")
             yield path, int(size)
+
+
+def axes_of(cls: type[Spec], name: str) -> set[Axis]:
+    """The axes along which a field grows."""
+    field = cls.model_fields[name]
+    return _axes((field.annotation, *field.metadata))
 
 
 def _axes(annotations: Collection[Any]) -> set[Axis]:

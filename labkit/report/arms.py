@@ -92,10 +92,14 @@ class Arm:
     """One a seed, ascending; also of seeds that are no longer planned."""
     difference: Difference
     """To the baseline, paired by seed."""
+    matched: Mapping[str, Any] | None = None
+    """What it was matched on, what was moved for it, and the residual; none of the baseline or where nothing is."""
 
     @property
     def title(self) -> str:
         """The name, and what it stands for where that says more."""
+        if self.label.startswith(self.name):
+            return self.label
         return f"{self.name} ({self.label})" if self.label and self.label != self.name else self.name
 
     @property
@@ -162,6 +166,7 @@ class Arm:
             {field: getattr(self, field) for field in fields + more}
             | {
                 "baseline": self.is_baseline,
+                "matched": self.matched,
                 "finals": {str(seed): value for seed, value in self.finals.items()},
                 "difference": asdict(self.difference),
                 "runs": [outcome.as_json() for outcome in self.outcomes],

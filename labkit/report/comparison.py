@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labkit.report.arms import Arm, Outcome
+from labkit.report.matched import law, summary
 from labkit.report.notes import Note, notes
 from labkit.report.statistics import differences, paired
 from labkit.report.table import Alignment, markdown, rows
@@ -55,6 +56,16 @@ class Comparison:
         """What a reader has to know beside the numbers; empty where nothing is in doubt."""
         return tuple(notes(self.arms, self.match, self.metric, self.left_out, self.damaged))
 
+    @property
+    def matched(self) -> str:
+        """How near the variants are to the baseline in what they were matched on; empty where they were on nothing."""
+        return summary([arm.matched for arm in self.variants if arm.matched])
+
+    @property
+    def law(self) -> str:
+        """By which published law what is left is worth so many nats; empty where nothing is left."""
+        return law([arm.matched for arm in self.variants if arm.matched])
+
     def facts(self, field: str) -> dict[str, list[Any]]:
         """Key -> every value that the records have for it in an object such as `data` or `versions`, none twice."""
         found: dict[str, list[Any]] = {}
@@ -70,7 +81,8 @@ class Comparison:
 
     def markdown(self) -> str:
         """Question, answer, table and notes."""
-        told = {"Question": self.question, "Hypothesis": self.hypothesis, "Answer": self.answer}
+        matched = f"{self.matched} by {self.law}" if self.law else self.matched
+        told = {"Question": self.question, "Hypothesis": self.hypothesis, "Answer": self.answer, "Matched": matched}
         listed = [(note.kind, note.text) for note in self.notes]
         return markdown(self.title, told, self.rows(), listed) + f"\n    {self.command}\n"
 
@@ -86,6 +98,8 @@ class Comparison:
             "answer": self.answer,
             "metric": self.metric,
             "match": self.match,
+            "matched": self.matched,
+            "law": self.law,
             "seeds": list(self.seeds),
             "arms": [arm.as_json() for arm in self.arms],
             "notes": [{"kind": note.kind, "text": note.text} for note in self.notes],
@@ -136,6 +150,7 @@ def _arm(fields: Mapping[str, Any], told: Mapping[str, Any], recorded: list[Outc
         flops_per_token=fields["flops_per_token"],
         tokens=fields["tokens"],
         steps=fields["steps"],
+        matched=fields.get("matched"),
         metric=told["metric"],
         seeds=tuple(told["seeds"]),
         outcomes=tuple(own[seed] for seed in sorted(own)),

@@ -56,7 +56,12 @@ def scientific(x: float) -> str:
 
 def percent(ratio: float) -> str:
     """A ratio to the baseline as a signed difference: +33.1 %."""
-    return f"{100 * (ratio - 1):+.1f} %" if math.isfinite(ratio) else NOTHING
+    return signed_percent(100 * (ratio - 1))
+
+
+def signed_percent(percent: float) -> str:
+    """+33.1 %"""
+    return f"{percent:+.1f} %" if math.isfinite(percent) else NOTHING
 
 
 def duration(seconds: float) -> str:

@@ -24,6 +24,7 @@ from labkit.report.markup import (
     text,
     words,
 )
+from labkit.report.matched import moved
 from labkit.report.plots import panels
 from labkit.report.style import STYLE
 from labkit.tracking.record import Edition, write_bytes
@@ -71,7 +72,8 @@ def _answer(comparison: Comparison) -> Iterator[str]:
         f"{plural(len(comparison.variants), 'variant')}, {plural(len(comparison.seeds), 'seed')}",
         f"{sum(len(arm.done) for arm in comparison.arms)} of {plural(total, 'run')} done",
         f"baseline of {count(baseline.params)} parameters on {count(baseline.tokens)} tokens",
-        f"matched on: {comparison.match}",
+        f"matched on: {comparison.matched or comparison.match}",
+        *([f"worth by {comparison.law}"] if comparison.law else []),
         *_when(comparison),
         *(str(corpus) for corpus in comparison.facts("data").get("corpus", [])),
     ]
@@ -134,6 +136,7 @@ def _sizes(index: int, arm: Arm, baseline: Arm) -> list[Cell]:
     changes = "<br>".join(
         f"<code>{text(path)}</code> {text(before)} → {text(after)}" for path, (before, after) in arm.changes.items()
     )
+    changes += f'<br><span class="faint">{prose(moved(arm.matched))}</span>' if moved(arm.matched) else ""
     return [
         named(index, arm.name),
         Cell(changes or '<span class="faint">the baseline</span>', "changes"),

@@ -5,16 +5,17 @@ All of it is validated when it is written down.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
 from functools import cached_property
 from itertools import product
 from typing import Any, Self
 
-from labkit.components.feedforward import Hidden
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
 from labkit.study.names import at, brief, is_safe, named, safe
+from labkit.study.sizes import by_rule, place_of, sizes_of
 from labkit.train.run import RunSpec
 
-MATCHES = ("none", "params", "non_embedding", "flops")
+MATCHES = ("none", "params", "non_embedding", "active_params", "flops")
 
 MOST_SEEDS = 1000
 """Of one experiment: more are a slip of the keyboard."""
@@ -30,6 +31,9 @@ WORDS = {
     "match": "match='none'",
 }
 """The arguments of an experiment, with what to write for each."""
+
+MATCH_BY = "model.feedforward.d_ff"
+"""What moves unless an experiment names another size."""
 
 Changes = Mapping[str, Any]
 
@@ -100,10 +104,17 @@ class Arm:
     spec: RunSpec
     changes: Changes
     """What makes it of the baseline: path -> value."""
+    sized: str = ""
+    """The size that matching gave it, in words: "d_ff 208"."""
 
     @property
     def fingerprint(self) -> str:
         return self.spec.fingerprint
+
+    @property
+    def label(self) -> str:
+        """What it is: ``mqa, d_ff 208``."""
+        return f"{self.name}, {self.sized}" if self.sized else self.name
 
     def seeded(self, seed: int) -> RunSpec:
         """The run spec of one seed."""
@@ -122,14 +133,19 @@ class Experiment:
     metric: str
     """What decides, at the end of a run: "val/loss", "val/bpb"."""
     match: str
-    """What the variants have in common with the baseline: "none", "params", "non_embedding", "flops"."""
+    """What the variants share with the baseline: "params", "non_embedding", "active_params", "flops", "none"."""
+    match_by: str = MATCH_BY
+    """The size that moves until they do; a variant that says it itself is only checked."""
+    tolerance: float = 0.01
+    """How far what is matched may be off, relative to the baseline's."""
 
     def __new__(cls, *unnamed: Any, **fields: Any) -> Self:
         """Refuse what is missing or misspelled in the words of the rest."""
         if unnamed:
             raise Mistake(f"Experiment({brief(unnamed[0])}, ...): name every argument: {', '.join(WORDS.values())}")
-        for name in fields.keys() - WORDS.keys():
-            raise Mistake(f"Experiment: no argument {name!r}.{closest(name, WORDS)}")
+        known = [field.name for field in fields_of(cls)]
+        for name in fields.keys() - set(known):
+            raise Mistake(f"Experiment: no argument {name!r}.{closest(name, known)}")
         for name, example in WORDS.items():
             if name not in fields:
                 raise Mistake(f"{name}: this argument is required; write {example}")
@@ -140,6 +156,7 @@ class Experiment:
             raise Mistake(f"baseline: expected a RunSpec, got {brief(self.baseline)}")
         self._check_words()
         assert self.arms
+        self._check_match_by()
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -175,9 +192,11 @@ class Experiment:
         return {path: at(arm.spec, path) for path in self.varied if _has(arm.spec, path)}
 
     def label(self, arm: Arm) -> str:
-        """The name in tables: a variant's own; of the baseline what stands where the variants differ."""
+        """The name in tables: a variant's own with the size that it was given to match; of the baseline what stands
+        where the variants differ.
+        """
         if arm.name != "baseline":
-            return arm.name
+            return arm.label
         told = {path: by_rule(arm.spec, path) if value is None else value for path, value in self.values(arm).items()}
         label = named({path: value for path, value in told.items() if value is not None})
         return label if 0 < len(label) <= 40 else arm.name
@@ -213,19 +232,22 @@ class Experiment:
             raise Mistake(f"metric: no metric {brief(self.metric)}.{closest(str(self.metric), known)}")
         if not isinstance(self.match, str) or self.match not in MATCHES:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Mistake(f"match: {brief(self.match)} is nothing to match.{closest(str(self.match), MATCHES)}")
+        _check_path(self.match_by, f"match_by={brief(self.match_by)}")
+        if type(self.tolerance) not in (int, float) or not 0 <= self.tolerance < 1:
+            raise Mistake(
+                f"tolerance: expected a share of the baseline's below 1, got {brief(self.tolerance)}; write 0.01"
+            )
+
+    def _check_match_by(self) -> None:
+        """Raise Mistake for a field that no arm has; the one by default is none that anybody wrote."""
+        if self.match_by != MATCH_BY and not any(place_of(arm.spec, self.match_by) for arm in self.arms):
+            sizes = [path for path in sizes_of(self.baseline) if path.partition(".")[0] in ("model", "budget")]
+            raise Mistake(f"match_by: {brief(self.match_by)} is no size of any arm.{closest(self.match_by, sizes)}")
 
 
 def unseeded(spec: RunSpec) -> RunSpec:
     """The run spec with seed 0 in all places: what the seeds of an arm share."""
     return spec.patched({"seed": 0})
-
-
-def by_rule(spec: RunSpec, path: str) -> int | None:
-    """The size that follows from others where a field leaves it open; None for all other fields."""
-    model = spec.model
-    if path == "model.feedforward.d_ff" and isinstance(model.feedforward, Hidden):
-        return model.feedforward.hidden(model.d_model)
-    return model.attention.width_of_head(model.d_model) if path == "model.attention.head_dim" else None
 
 
 def between(here: Spec, there: Spec) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from labkit.data import Store
 from labkit.spec import Mistake, ValidationError, closest
+from labkit.study.counting import Counted
 from labkit.study.experiment import Experiment
 from labkit.study.loading import Loaded
-from labkit.study.matching import Counted
 from labkit.study.names import brief, exact
 from labkit.tracking import source
 from labkit.tracking.record import FINISHED, Busy, Edition, Run
@@ -121,6 +121,8 @@ class Planner:
                 "hypothesis": self.loaded.hypothesis,
                 "metric": self.experiment.metric,
                 "match": self.experiment.match,
+                "match_by": self.experiment.match_by,
+                "tolerance": self.experiment.tolerance,
                 "seeds": list(self.experiment.seed_list),
                 "arms": [self._arm(arm) for arm in arms],
             }
@@ -155,6 +157,8 @@ class Planner:
             "flops_per_token": counted.costs.flops_per_token,
             "tokens": counted.tokens,
             "steps": counted.steps,
+            "active_params": counted.costs.active,
+            "matched": counted.match and counted.match.as_json(),
         }
 
     def _facts(self, job: Job, store: Store, sources: Mapping[str, str]) -> dict[str, Any]:

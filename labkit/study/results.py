@@ -19,6 +19,8 @@ def show_comparison(console: Console, comparison: Comparison, page: Path) -> Non
     styles = ["bold" if arm.is_baseline else "" for arm in comparison.arms]
     console.say()
     console.table(comparison.title, headers, rows, styles, spare=SPARE)
+    if comparison.matched:
+        console.show(f"matched   {comparison.matched}")
     if comparison.hypothesis:
         console.show(f"Hypothesis: {comparison.hypothesis}")
     console.show(comparison.answer)

@@ -15,12 +15,13 @@ from labkit.data import Store
 from labkit.data.batches import require_window
 from labkit.report import formats, page
 from labkit.spec import Mistake
+from labkit.study.counting import Counted
 from labkit.study.crew import Crew, Event, Turn
 from labkit.study.executors import Answer, slots
 from labkit.study.experiment import Experiment
 from labkit.study.interrupt import counted_interrupts
 from labkit.study.loading import Loaded
-from labkit.study.matching import Counted, check_match, counted
+from labkit.study.matching import matched
 from labkit.study.plan import Job, Planner, changed_sources, chosen, jobs_of, need_of
 from labkit.study.preparing import prepare_apart
 from labkit.study.watch import Watch
@@ -60,8 +61,7 @@ class Runner:
         self.loaded, self.options, self.console = loaded, options, console
         self.slots = slots(options.runtime, options.workers)
         self.edition = Edition(options.runs.absolute() / loaded.name / edition)
-        self.arms = [counted(arm, loaded.base) for arm in self.experiment.arms]
-        check_match(self.arms, self.experiment.match)
+        self.arms = matched(self.experiment, loaded.base)
         for arm in self.arms:
             _check_rows(options.runtime, arm)
         self.jobs = chosen(jobs_of(self.arms, self.experiment.seed_list, self.edition), options.only)

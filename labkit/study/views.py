@@ -6,12 +6,13 @@ from typing import Any
 
 from labkit.model import Costs
 from labkit.report import formats
+from labkit.report.matched import law, summary
 from labkit.spec import shown
-from labkit.study.experiment import by_rule
-from labkit.study.matching import Counted
+from labkit.study.counting import Counted, Match
 from labkit.study.names import exact
 from labkit.study.plan import Job, need_of
 from labkit.study.runner import Runner
+from labkit.study.sizes import by_rule
 from labkit.tracking.console import Console
 from labkit.tracking.record import Run
 from labkit.train.run import RunSpec
@@ -24,6 +25,7 @@ def show_plan(console: Console, runner: Runner) -> None:
     headers = ["variant", "differs from the baseline", "seed", "params", "FLOPs/token", "tokens", "steps", "to do"]
     rows = [_planned(runner, arm) for arm in runner.arms if any(job.counted is arm for job in runner.jobs)]
     console.table(runner.edition.title, headers, rows, left=2, spare=("FLOPs/token", "params", "tokens"))
+    show_match(console, runner.arms)
     states = [_state(runner, job) for job in runner.jobs]
     ahead = [job for job, state in zip(runner.jobs, states, strict=True) if state not in ("finished", "running")]
     if not ahead:
@@ -50,6 +52,31 @@ def show_arms(console: Console, title: str, arms: Sequence[Counted]) -> None:
     rows = [row for variant in variants for row in _changes(base, variant)]
     if rows:
         console.table("variants", ["variant", "path", "baseline", "variant's"], rows, left=4)
+    show_match(console, arms)
+
+
+def show_match(console: Console, arms: Sequence[Counted]) -> None:
+    """What was moved so that the variants match the baseline, how near they are, and how far they were as written."""
+    matches = {arm.arm.label: arm.match for arm in arms if arm.match is not None}
+    if any(match.is_moved for match in matches.values()):
+        on = next(iter(matches.values())).on
+        headers = ["variant", "moved to match", on, "off by", "worth", "as written", "off by"]
+        console.table(f"matched on {on}", headers, [_matched(*each) for each in matches.items()], left=2)
+    told = [match.as_json() for match in matches.values()]
+    if told:
+        console.show(f"matched   {summary(told)}{f' by {law(told)}' if law(told) else ''}")
+
+
+def _matched(label: str, match: Match) -> list[str]:
+    return [
+        label,
+        f"{match.path} {match.before} → {match.after}" if match.is_moved else "-",
+        f"{match.final:,.0f}",
+        f"{100 * match.residual:+.2f} %",
+        f"{match.nats:.4f} nats",
+        f"{match.written.quantity(match.on):,.0f}",
+        f"{100 * match.unmatched:+.2f} %",
+    ]
 
 
 def show_spec(console: Console, title: str, spec: RunSpec, counts: Costs) -> None:
@@ -144,6 +171,7 @@ def _job_as_json(runner: Runner, job: Job) -> dict[str, Any]:
         "flops_per_token": job.counted.costs.flops_per_token,
         "tokens": job.counted.tokens,
         "steps": job.counted.steps,
+        "matched": job.counted.match and job.counted.match.as_json(),
     }
 
 
@@ -160,5 +188,6 @@ def _arm_as_json(base: Counted, counted: Counted) -> dict[str, Any]:
         "changes": {path: list(change) for path, change in changes.items()},
         "tokens": counted.tokens,
         "steps": counted.steps,
+        "matched": counted.match and counted.match.as_json(),
         **spec_as_json(counted.arm.spec, counted.costs),
     }

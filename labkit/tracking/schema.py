@@ -69,6 +69,21 @@ class Member(Record):
     seed_index: NonNegativeInt
 
 
+class Written(Part):
+    residual_percent: float
+
+
+class Matched(Part):
+    on: str
+    path: str
+    before: int
+    after: int
+    residual_percent: float
+    residual_nats: float
+    law: str
+    written: Written
+
+
 class Arm(Part):
     name: str
     label: str
@@ -81,6 +96,7 @@ class Arm(Part):
     flops_per_token: float
     tokens: PositiveInt
     steps: PositiveInt
+    matched: Matched | None = None
 
 
 class Description(Part):

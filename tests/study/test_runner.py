@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from labkit.report.comparison import compare
 from labkit.spec import Mistake
 from labkit.study import crew
 from labkit.study import runner as runner_module
@@ -18,7 +19,7 @@ from labkit.study.executors import Answer, Slot
 from labkit.study.loading import load
 from labkit.study.runner import Options, Outcome, Runner
 from labkit.tracking.console import Console
-from labkit.tracking.record import Run
+from labkit.tracking.record import Edition, Run
 from labkit.train.run import Runtime
 
 Write = Callable[..., Path]
@@ -105,6 +106,31 @@ def test_only_what_is_missing_is_trained(project: Path, capsys: pytest.CaptureFi
     arm = description["arms"][1]
     assert (record["arm"], record["steps"], record["params"]) == (arm["fingerprint"], arm["steps"], arm["params"])
     assert sorted(record["sources"]) == ["experiments/baselines.py", "experiments/theta.py"]
+
+
+@pytest.mark.usefixtures("instant")
+def test_the_matched_run_is_what_is_trained_and_recorded(
+    project: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variants = "{'layer': {'model.norm': 'layer', 'model.feedforward.multiple_of': 32}}"
+    call = f"baseline=pico, variants={variants}, seeds=1, metric='val/loss', match='params'"
+    file = write(
+        f"from experiments.baselines import pico\nfrom labkit import Experiment\nexperiment = Experiment({call})"
+    )
+    assert not drive(file, project / "runs", Asked()).failed
+    description = json.loads((project / "runs" / "mine" / "main" / "experiment.json").read_text())
+    baseline, arm = description["arms"]
+    assert baseline["matched"] is None
+    assert (arm["name"], arm["label"]) == ("layer", "layer, d_ff 48")
+    assert arm["changes"]["model.feedforward.d_ff"] == ["None", "48"]
+    assert arm["matched"]["residual_percent"] == pytest.approx(100 * 48 / 7488)
+    assert arm["matched"]["written"]["params"] == 7488 + 48 + 3 * 16 * 16
+    [spec] = (project / "runs").glob("mine/main/layer/seed0-*/spec.json")
+    assert json.loads(spec.read_text())["spec"]["model"]["feedforward"]["d_ff"] == 48
+    record = json.loads((spec.parent / "record.json").read_text())
+    assert (record["variant"], record["label"]) == ("layer", "layer, d_ff 48")
+    assert (record["arm"], record["params"]) == (arm["fingerprint"], 7536)
+    assert compare(Edition(project / "runs" / "mine" / "main")).matched == "params within 0.7 %, worth < .05 nats"
 
 
 @pytest.mark.usefixtures("instant")

@@ -1,0 +1,159 @@
+"""What an arm costs, counted before anything runs, and how near the baseline matching brought it."""
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from labkit.components import Place
+from labkit.model import Costs, ModelSpec, costs
+from labkit.spec import Choice, Mistake
+from labkit.study.experiment import Arm
+from labkit.study.loading import line_of, said, short
+from labkit.study.names import brief
+from labkit.study.scaling import LAWS
+from labkit.study.sizes import size_at
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """An arm with what it costs, known before anything runs."""
+
+    arm: Arm
+    costs: Costs
+    steps: int
+    match: "Match | None" = None
+    """How it was matched; the baseline never is, nor is anything under match="none"."""
+
+    @property
+    def tokens(self) -> int:
+        """Of the whole training."""
+        return self.steps * self.arm.spec.tokens_per_step
+
+    @property
+    def flops(self) -> float:
+        """Of the whole training, forward and backward."""
+        return self.costs.flops_per_token * self.tokens
+
+    def quantity(self, match: str) -> float:
+        """What `match` names: "params", "non_embedding", "active_params" or "flops"."""
+        counts = {"params": self.costs.params, "non_embedding": self.costs.non_embedding}
+        return {**counts, "active_params": self.costs.active, "flops": self.flops}[match]
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """How near a variant is to the baseline, and what was moved for it."""
+
+    on: str
+    baseline: Counted
+    written: Counted
+    """The variant as the experiment has it."""
+    final: float
+    """The quantity that it came to."""
+    path: str = ""
+    """The size that was moved, in the variant's spec; empty where nothing was."""
+    after: int = 0
+
+    @property
+    def before(self) -> int:
+        return size_at(self.written.arm.spec, self.path) or 0
+
+    @property
+    def residual(self) -> float:
+        """By how much of the baseline's quantity it is off, with its sign."""
+        return self.final / self.baseline.quantity(self.on) - 1
+
+    @property
+    def unmatched(self) -> float:
+        """The same as the experiment has it."""
+        return self.written.quantity(self.on) / self.baseline.quantity(self.on) - 1
+
+    @property
+    def nats(self) -> float:
+        """What the residual is worth in loss, by the law for what is matched."""
+        return LAWS[self.on].worth(self.baseline.quantity(self.on), self.final)
+
+    @property
+    def is_moved(self) -> bool:
+        return bool(self.path)
+
+    def as_json(self) -> dict[str, Any]:
+        written, costs = self.written, self.written.costs
+        sizes = {"params": costs.params, "non_embedding": costs.non_embedding, "active_params": costs.active}
+        return {
+            "on": self.on,
+            "path": self.path,
+            "before": self.before,
+            "after": self.after,
+            "residual_percent": 100 * self.residual,
+            "residual_nats": self.nats,
+            "law": str(LAWS[self.on]),
+            "written": {**sizes, "flops": written.flops, "residual_percent": 100 * self.unmatched},
+        }
+
+
+def counted(arm: Arm, base: Path) -> Counted:
+    """Count an arm; relative paths of its tokenizer start at `base`.
+
+    Raises Mistake if it cannot be built, or its schedule does not fit into its budget.
+    """
+    try:
+        with redirect_stdout(sys.stderr):
+            vocab = arm.spec.tokenizer.size(base)
+            _check_own(arm.spec.model, vocab)
+            steps = arm.spec.steps(vocab)
+            return Counted(arm, costs(arm.spec.model, vocab), steps)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        where = "" if isinstance(error, Mistake) else _where(error, arm.spec.model, base)
+        raise Mistake(f"{place(arm)}: {where}{said(error)}") from error
+
+
+def _own(model: ModelSpec) -> list[tuple[str, Any]]:
+    """The user's components of a model, by their fields."""
+    parts = [(name, part) for name, part in model if isinstance(part, Choice)]
+    return [(name, part) for name, part in parts if not type(part).__module__.startswith("labkit.")]
+
+
+def _check_own(model: ModelSpec, vocab: int) -> None:
+    """Raise Mistake where a user's component does not build a module."""
+    width, place = model.d_model, Place(0, model.n_layers, model.context)
+    calls: dict[str, tuple[Any, ...]] = {
+        "norm": (width, place),
+        "feedforward": (width, place),
+        "position": (width, place),
+        "attention": (width, place, model.position, model.dropout.attention),
+        "head": (vocab, width),
+    }
+    for name, part in _own(model):
+        if name not in calls:
+            continue
+        with torch.device("meta"):
+            built = part.build(*calls[name])
+        if not isinstance(built, nn.Module):
+            raise Mistake(f"{_defined(part)}: {type(part).__name__}.build gives {built!r}; let it return an nn.Module")
+
+
+def _where(error: BaseException, model: ModelSpec, base: Path) -> str:
+    """The user's line that the error went through; else where the component that it must come from is defined."""
+    line, own = line_of(error, base / "-"), _own(model)
+    if line != short(base / "-"):
+        return f"{line}: "
+    return f"{_defined(own[0][1])}: " if own else ""
+
+
+def _defined(part: Any) -> str:
+    """The file and the line of a component's `build`."""
+    code = type(part).build.__code__
+    return f"{short(Path(code.co_filename))}:{code.co_firstlineno}"
+
+
+def place(arm: Arm) -> str:
+    """Which arm it is, for a message."""
+    return arm.name if arm.name == "baseline" else f"variant {brief(arm.name)}"
