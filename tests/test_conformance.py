@@ -171,6 +171,14 @@ def test_gradients_reach_every_parameter_and_are_finite(model) -> None:
     holds_gradients(model)
 
 
+def test_its_counted_flops_are_those_that_torch_counts(spec) -> None:
+    holds_flops(spec)
+
+
+def test_it_starts_at_a_uniform_guess(spec) -> None:
+    holds_uniform_guess(spec, 64 if is_small(spec) else 50_304)
+
+
 def test_its_spec_survives_json(spec) -> None:
     assert ModelSpec.from_json(spec.as_json()) == spec
 
@@ -253,7 +261,8 @@ def holds_all(spec: ModelSpec) -> None:
     assert ModelSpec.from_json(spec.as_json()) == spec
     model = built(spec).double().eval()
     assert costs(spec, 11).params == sum(stored.numel() for stored in model.parameters())
-    holds_uniform_guess(spec)
+    if is_small(spec):  # on 16 features the others' loss is off by chance alone
+        holds_uniform_guess(spec, 64)
     holds_flops(spec)
     holds_causality(randomized(model), 7)
     holds_cache(model)
@@ -269,13 +278,17 @@ def randomized(model: Transformer, device: str = "cpu") -> Transformer:
     return model
 
 
-def holds_uniform_guess(spec: ModelSpec) -> None:
-    """Where the initial values are small; Xavier's and OLMo's are not, nor muP's on fewer features than its base."""
-    is_grown = spec.d_model >= spec.parametrization.base(spec.d_model)
-    if is_grown and spec.init.kind in ("normal", "scaled_residual", "zero_output"):
-        model = built(spec, 64)
-        loss = model.eval().losses(tokens(64), tokens(64).roll(-1, 1)).mean().item()
-        assert loss == pytest.approx(math.log(64), rel=0.05)
+def holds_uniform_guess(spec: ModelSpec, vocab_size: int) -> None:
+    """Within 5 % of ln V; muP below its base width starts larger, by its rule."""
+    if spec.d_model >= spec.parametrization.base(spec.d_model):
+        model, given = built(spec, vocab_size), tokens(vocab_size)
+        loss = model.eval().losses(given, given.roll(-1, 1)).mean().item()
+        assert loss == pytest.approx(math.log(vocab_size), rel=0.05)
+
+
+def is_small(spec: ModelSpec) -> bool:
+    """Whether logits start near zero; Xavier's and OLMo's have a spread of about one, so half a nat is lost."""
+    return spec.init.kind in ("normal", "scaled_residual", "zero_output")
 
 
 def holds_flops(spec: ModelSpec) -> None:
