@@ -8,7 +8,8 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from labkit.report.statistics import Difference, mean, spread
+from labkit.report.statistics import UNCOMPARED, Difference, Interval, mean, spread
+from labkit.report.verdicts import NO_VERDICT, Verdict
 from labkit.tracking.record import Run
 
 BITS = "val/bpb"
@@ -90,10 +91,15 @@ class Arm:
     """The planned seeds."""
     outcomes: tuple[Outcome, ...]
     """One a seed, ascending; also of seeds that are no longer planned."""
-    difference: Difference
+    placebo: bool = False
+    """Whether it is the baseline under other initial values."""
+    difference: Difference = UNCOMPARED
     """To the baseline, paired by seed."""
     matched: Mapping[str, Any] | None = None
     """What it was matched on, what was moved for it, and the residual; none of the baseline or where nothing is."""
+    second: Interval | None = None
+    """Another interval of the difference, from the text that was evaluated; None where it is not measured."""
+    verdict: Verdict = NO_VERDICT
 
     @property
     def title(self) -> str:
@@ -168,7 +174,10 @@ class Arm:
                 "baseline": self.is_baseline,
                 "matched": self.matched,
                 "finals": {str(seed): value for seed, value in self.finals.items()},
+                "placebo": self.placebo,
                 "difference": asdict(self.difference),
+                "second": self.second,
+                "verdict": asdict(self.verdict),
                 "runs": [outcome.as_json() for outcome in self.outcomes],
             }
         )

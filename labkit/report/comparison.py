@@ -1,17 +1,19 @@
 """The comparison: every arm of an experiment against its baseline, paired by seed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
+from labkit.report.analysis import Analysis, Plan, analysed
 from labkit.report.arms import Arm, Outcome
+from labkit.report.footing import footing, header
 from labkit.report.matched import law, summary
 from labkit.report.notes import Note, notes
-from labkit.report.statistics import differences, paired
-from labkit.report.table import Alignment, markdown, rows
+from labkit.report.table import Rows, brief_rows, markdown, rows
 from labkit.report.words import answer
 from labkit.spec import Mistake
-from labkit.tracking.record import Edition
+from labkit.tracking.record import Damaged, Edition
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Comparison:
     """What runs it again."""
     seeds: tuple[int, ...]
     arms: tuple[Arm, ...]
+    analysis: Analysis
+    """What the verdicts rest on."""
     left_out: tuple[Outcome, ...]
     """Runs of variants as they were once written: other fingerprints, so no part of this comparison."""
     damaged: tuple[str, ...] = ()
@@ -66,6 +70,38 @@ class Comparison:
         """By which published law what is left is worth so many nats; empty where nothing is left."""
         return law([arm.matched for arm in self.variants if arm.matched])
 
+    @property
+    def header(self) -> str:
+        """What stands over the table: the baseline, the seeds, the look, σ and M."""
+        return header(self.baseline, self.analysis, self.metric)
+
+    @property
+    def footing(self) -> tuple[tuple[str, str], ...]:
+        """What stands under the table, by name."""
+        return tuple(
+            footing(
+                self.arms,
+                self.analysis,
+                self.metric,
+                matched=f"{self.matched} by {self.law}" if self.law else self.matched or self.match,
+                notes=self.notes,
+                data=self.facts("data"),
+            )
+        )
+
+    @property
+    def look(self) -> dict[str, Any]:
+        """What the ledger keeps of the verdicts given now; empty where none is due."""
+        if not self.analysis.at_look or not self.variants:
+            return {}
+        return {
+            "seeds": self.analysis.seeds,
+            "baseline": self.baseline.fingerprint,
+            "margin": self.analysis.margin,
+            "verdicts": {arm.name: arm.verdict.word for arm in self.variants if not arm.placebo},
+            "placebos": {arm.name: arm.difference.excludes_zero for arm in self.variants if arm.placebo},
+        }
+
     def facts(self, field: str) -> dict[str, list[Any]]:
         """Key -> every value that the records have for it in an object such as `data` or `versions`, none twice."""
         found: dict[str, list[Any]] = {}
@@ -75,16 +111,19 @@ class Comparison:
                 values.extend([] if value is None or value in values else [value])
         return found
 
-    def rows(self) -> tuple[list[str], list[list[str]], list[Alignment]]:
+    def rows(self) -> Rows:
         """The table's headers, its rows of texts, and each column's alignment."""
         return rows(self.arms, self.metric)
 
+    def brief_rows(self) -> Rows:
+        """The same in short: each variant's difference, speed and verdict."""
+        return brief_rows(self.arms, self.metric)
+
     def markdown(self) -> str:
         """Question, answer, table and notes."""
-        matched = f"{self.matched} by {self.law}" if self.law else self.matched
-        told = {"Question": self.question, "Hypothesis": self.hypothesis, "Answer": self.answer, "Matched": matched}
+        told = {"Question": self.question, "Hypothesis": self.hypothesis, "Answer": self.answer, "": self.header}
         listed = [(note.kind, note.text) for note in self.notes]
-        return markdown(self.title, told, self.rows(), listed) + f"\n    {self.command}\n"
+        return markdown(self.title, told, self.rows(), [*self.footing, *listed]) + f"\n    {self.command}\n"
 
     def as_json(self) -> dict[str, Any]:
         """Everything as plain JSON values; null where there is no number."""
@@ -101,6 +140,9 @@ class Comparison:
             "matched": self.matched,
             "law": self.law,
             "seeds": list(self.seeds),
+            "header": self.header,
+            "analysis": self.analysis.as_json(),
+            "footing": dict(self.footing),
             "arms": [arm.as_json() for arm in self.arms],
             "notes": [{"kind": note.kind, "text": note.text} for note in self.notes],
             "data": self.facts("data"),
@@ -118,7 +160,8 @@ def compare(edition: Edition) -> Comparison:
     if not told:
         raise Mistake(f"{edition.path}: there is no experiment.json here; run the experiment first")
     recorded = sorted((Outcome(run, run.record()) for run in edition.runs()), key=lambda outcome: outcome.started)
-    arms = [_arm(fields, told, recorded) for fields in told["arms"]]
+    recorded_arms = [_arm(fields, told, recorded) for fields in told["arms"]]
+    arms, analysis = analysed(recorded_arms, told["metric"], Plan.of(told, _elsewhere(edition)))
     kept = {outcome.run for arm in arms for outcome in arm.outcomes}
     return Comparison(
         title=edition.title,
@@ -130,7 +173,8 @@ def compare(edition: Edition) -> Comparison:
         match=told["match"],
         command=told["command"],
         seeds=tuple(told["seeds"]),
-        arms=tuple(_against(arms[0], arm) for arm in arms),
+        arms=arms,
+        analysis=analysis,
         left_out=tuple(outcome for outcome in recorded if outcome.run not in kept),
         damaged=tuple(edition.damaged()),
     )
@@ -154,10 +198,21 @@ def _arm(fields: Mapping[str, Any], told: Mapping[str, Any], recorded: list[Outc
         metric=told["metric"],
         seeds=tuple(told["seeds"]),
         outcomes=tuple(own[seed] for seed in sorted(own)),
-        difference=paired([]),
+        placebo=fields.get("placebo", False),
     )
 
 
-def _against(baseline: Arm, arm: Arm) -> Arm:
-    """The arm with its difference to the baseline; the baseline's own has no seeds, so no numbers."""
-    return replace(arm, difference=paired([] if arm.is_baseline else differences(arm.finals, baseline.finals)))
+def _elsewhere(edition: Edition) -> dict[str, bool]:
+    """The placebos of all other editions beside this one's experiment, as they were last judged."""
+    found: dict[str, bool] = {}
+    for path in sorted(edition.path.parent.parent.glob("*/*/experiment.json")):
+        other = Edition(path.parent)
+        with suppress(Damaged):
+            ledger = other.description().get("ledger", []) if other != edition else []
+            found |= {
+                f"{other.title} {name}": outside for name, outside in (ledger or [_NO_LOOK])[-1]["placebos"].items()
+            }
+    return found
+
+
+_NO_LOOK: Mapping[str, Any] = {"placebos": {}}

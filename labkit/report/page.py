@@ -30,10 +30,14 @@ from labkit.report.style import STYLE
 from labkit.tracking.record import Edition, write_bytes
 
 METHOD = """
-Δ is the mean over seeds of the variant minus the baseline of the same seed; its interval is Student's t over those
-paired differences, each at 95 % by itself: of twenty arms that change nothing, one is expected to exclude zero.
-The spread is the standard deviation over seeds. Losses are in nats a token; bits per byte count the bytes of exactly
-the tokens scored. A diverged run has no final value. The tokens/s and the training time of a run leave out its
+Δ is the mean over seeds of the variant minus the baseline of the same seed. One model, arm + seed, gives the noise σ,
+pooled over all arms; the intervals are Dunnett's, many against one: all of them hold together with 95 %, all looks
+included. Win and loss: the interval excludes 0. Tie: it includes 0, and the 90 % interval of the arm alone lies within
+± M. Anything else is unresolved; the further seeds are an 80 % band, since σ itself is uncertain. An unstable arm (its
+spread over three times the median) has the noise of its own pairs. A placebo is the baseline under other initial
+values: its interval is its own 95 %, and only the count of all placebos on record is judged. The spread is the standard
+deviation over seeds. Losses are in nats a token; bits per byte count the bytes of exactly the tokens scored. A
+diverged run has no final value. The tokens/s and the training time of a run leave out its
 evaluations, checkpoints and start; started → ended is wall time, with all of it and any interruption."""
 
 VISIBLE = 0.0005
@@ -41,11 +45,13 @@ VISIBLE = 0.0005
 
 
 def write(edition: Edition) -> Path:
-    """Write report.html and report.md into the edition's folder; the path of the page.
+    """Write report.html and report.md into the edition's folder; the path of the page. Verdicts enter the ledger.
 
     The same records give the same bytes. Raises Mistake where no experiment is described.
     """
     comparison = compare(edition)
+    if comparison.look:
+        edition.enter(comparison.look)
     write_bytes(edition.path / "report.md", comparison.markdown().encode())
     write_bytes(edition.path / "report.html", page(comparison).encode())
     return edition.path / "report.html"
@@ -94,18 +100,21 @@ def _differences(comparison: Comparison) -> Iterator[str]:
     headers, rows, alignments = comparison.rows()
     head = [words(header, "right" if side == "right" else "") for header, side in zip(headers, alignments, strict=True)]
     yield "<h2>Differences</h2>"
+    yield f'<p class="faint">{prose(comparison.header)}</p>'
     yield table(head, [_arm(*row) for row in zip(range(len(rows)), comparison.arms, rows, strict=True)])
+    yield f'<div class="columns">{pairs("What the verdicts rest on", comparison.footing)}</div>'
     yield figures(forest(comparison.arms, comparison.metric))
 
 
 def _arm(index: int, arm: Arm, row: list[str]) -> list[Cell]:
     """A row of the table; a difference whose interval excludes zero stands out."""
-    name, difference, interval, *numbers, tally = row
+    name, difference, interval, verdict, *numbers, tally = row
     clear = "clear" if arm.difference.excludes_zero else ""
     return [
         named(index, name),
         number(difference, clear),
         number(interval, clear),
+        words(verdict, clear),
         *(number(cell) for cell in numbers),
         words(tally),
     ]

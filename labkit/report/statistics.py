@@ -1,24 +1,33 @@
 """Statistics of an ablation: seeds are paired, and one seed says nothing about the noise."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scipy.special import stdtrit  # scipy.stats takes a second to import
+Interval = tuple[float, float]
 
-LEVEL = 0.95
+NOWHERE: Interval = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of n paired differences with its interval; NaN stands for what n values cannot tell."""
+    """The mean of n paired differences with its intervals; NaN stands for what n values cannot tell."""
 
-    mean: float
-    low: float
-    high: float
-    n: int
-    spread: float
+    mean: float = math.nan
+    low: float = math.nan
+    """From here to `high` is the simultaneous interval, at the level of the look."""
+    high: float = math.nan
+    n: int = 0
+    spread: float = math.nan
     """The standard deviation of the differences over the seeds."""
+    error: float = math.nan
+    """The standard error of the mean."""
+    dof: int = 0
+    """Of the standard error."""
+    inner: Interval = NOWHERE
+    """The 90 % interval of this difference alone, which shows a tie."""
+    unstable: bool = False
+    """Whether the arm's noise is out of all proportion, so that the standard error rests on these pairs alone."""
 
     @property
     def has_interval(self) -> bool:
@@ -30,14 +39,8 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def paired(differences: Sequence[float], level: float = LEVEL) -> Difference:
-    """The mean difference over seeds and its two-sided t interval.
-
-    mean ± t_{(1 + level) / 2, n - 1} · sd / √n  (Student 1908). One difference has no interval, none has no mean.
-    """
-    n, center, sd = len(differences), mean(differences), spread(differences)
-    half = float(stdtrit(n - 1, (1 + level) / 2)) * sd / math.sqrt(n) if n > 1 else math.nan
-    return Difference(mean=center, low=center - half, high=center + half, n=n, spread=sd)
+UNCOMPARED = Difference()
+"""Of what is compared with nothing."""
 
 
 def differences(values: Mapping[int, float], baseline: Mapping[int, float]) -> list[float]:

@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from labkit.report.arms import BITS, Arm
-from labkit.report.formats import count, interval, rate, signed, value
+from labkit.report.formats import NOTHING, count, interval, percent, rate, signed, value
+from labkit.report.words import shown
+
+SIMULTANEOUS = "95 % simultaneous"
 
 Alignment = Literal["left", "right"]
 Rows = tuple[list[str], list[list[str]], list[Alignment]]
@@ -13,13 +16,35 @@ Rows = tuple[list[str], list[list[str]], list[Alignment]]
 
 def rows(arms: Sequence[Arm], metric: str) -> Rows:
     """Headers, one row an arm, and each column's alignment."""
-    headers = ["variant", f"Δ {metric}", "95 % interval", metric, "spread", "bits/byte", "params", "tokens/s", "runs"]
-    alignments: list[Alignment] = ["left", "right", "right", "right", "right", "right", "right", "right", "left"]
-    table = [_row(arm) for arm in arms]
+    headers = ["variant", f"Δ {metric}", SIMULTANEOUS, "verdict", metric, "spread", "bits/byte", "params", "tokens/s"]
+    alignments: list[Alignment] = [
+        "left",
+        "right",
+        "right",
+        "left",
+        "right",
+        "right",
+        "right",
+        "right",
+        "right",
+        "left",
+    ]
+    headers, table = [*headers, "runs"], [_row(arm) for arm in arms]
     if metric != BITS:
         return headers, table, alignments
     kept = [index for index, header in enumerate(headers) if header != "bits/byte"]
     return [headers[i] for i in kept], [[row[i] for i in kept] for row in table], [alignments[i] for i in kept]
+
+
+def brief_rows(arms: Sequence[Arm], metric: str) -> Rows:
+    """One row a variant: its difference, its speed beside the baseline's, and its verdict."""
+    headers = ["arm", f"Δ {metric}", SIMULTANEOUS, "tok/s", "verdict"]
+    return headers, [_brief(arm, arms[0]) for arm in arms[1:]], ["left", "right", "right", "right", "left"]
+
+
+def _brief(arm: Arm, baseline: Arm) -> list[str]:
+    gap, faster = arm.difference, arm.tokens_per_s / baseline.tokens_per_s
+    return [arm.name, signed(gap.mean), interval(gap.low, gap.high), percent(faster), shown(arm.verdict)]
 
 
 def _row(arm: Arm) -> list[str]:
@@ -28,6 +53,7 @@ def _row(arm: Arm) -> list[str]:
         arm.title,
         signed(gap.mean),
         interval(gap.low, gap.high),
+        NOTHING if arm.is_baseline else shown(arm.verdict),
         value(arm.mean),
         value(arm.spread),
         value(arm.bits_per_byte),
@@ -45,7 +71,7 @@ def tally(arm: Arm) -> str:
 
 def markdown(title: str, told: Mapping[str, str], table: Rows, notes: Sequence[tuple[str, str]]) -> str:
     """A page of Markdown: what is told under its names, the table, the notes; every text is escaped."""
-    said = [f"**{name}** {escaped(words)}" for name, words in told.items() if words]
+    said = [f"**{name}** {escaped(words)}" if name else escaped(words) for name, words in told.items() if words]
     listed = "\n".join(f"- **{kind}** {escaped(words)}" for kind, words in notes)
     return "\n\n".join([f"# {escaped(title)}", *said, _table(table), *([listed] if listed else [])]) + "\n"
 

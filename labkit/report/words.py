@@ -1,34 +1,68 @@
-"""The answer in words: they follow from the numbers alone."""
+"""The answer in words: they follow from the verdicts alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from labkit.report.arms import Arm
 from labkit.report.formats import interval, listed, plural, value
+from labkit.report.power import MOST
+from labkit.report.verdicts import Verdict
 
 NAMED = 8
-"""How many variants the answer names before it only counts."""
+"""How many variants of a kind the answer names before it only counts."""
+
+
+def shown(verdict: Verdict) -> str:
+    """WIN; LOSS, negligible; TIE, unstable; unresolved: 4 to 11 more seeds; no verdict: one seed"""
+    if verdict.word == "placebo":
+        return f"({verdict.reason})"
+    marks = "".join(f", {mark}" for mark in ("negligible", "unstable") if getattr(verdict, mark))
+    if verdict.word == "none":
+        return f"no verdict: {verdict.reason}"
+    if verdict.word == "unresolved":
+        return f"unresolved{marks}: {more(verdict)}"
+    return f"{verdict.word.upper()}{marks}"
+
+
+def more(verdict: Verdict) -> str:
+    """4 to 11 more seeds; what would settle it."""
+    low, high = verdict.further or (MOST + 1, MOST + 1)
+    if low > MOST:
+        return f"over {MOST} more seeds"
+    if low == high:
+        return plural(low, "more seed")
+    return f"{low} to {'over ' if high > MOST else ''}{min(high, MOST)} more seeds"
 
 
 def answer(arms: Sequence[Arm], metric: str) -> str:
-    """Which variants are better than the baseline and which are worse, by how much, the best first.
+    """Which variants win against the baseline and which lose, by how much, the best first.
 
     Better is lower, for all metrics are losses: nats a token or bits a byte.
     """
-    baseline, *variants = arms
+    baseline, *others = arms
+    variants = [arm for arm in others if not arm.placebo]
     compared = sorted((arm for arm in variants if arm.difference.n), key=lambda arm: arm.difference.mean)
     measured = [arm for arm in compared if arm.difference.has_interval]
-    if not variants:
+    if not others:
         return f"The baseline alone: {metric} {value(baseline.mean)} over {plural(len(baseline.finals), 'seed')}."
-    if not compared:
+    if variants and not compared:
         return "Nothing to compare yet: no variant has a seed that both it and the baseline have finished."
-    parts = [*_clear(measured), *_unclear(measured), *_single([arm for arm in compared if arm not in measured])]
+    if not variants:
+        return f"Placebos alone: {others[0].verdict.reason}."
+    by_word = {word: [arm for arm in measured if arm.verdict.word == word] for word in ("win", "loss", "tie")}
+    parts = [
+        *_clear(by_word["win"], by_word["loss"]),
+        *_several(by_word["tie"], "ties", "tie", _within),
+        *_several(
+            [arm for arm in measured if arm.verdict.word == "unresolved"], "is unresolved", "are unresolved", _open
+        ),
+        *_several([arm for arm in measured if arm.verdict.word == "none"], "has no verdict", "have no verdict", _why),
+        *_single([arm for arm in compared if arm not in measured]),
+    ]
     return f"In {metric}, {'; '.join(parts)}.{_footing(measured)}"
 
 
-def _clear(measured: Sequence[Arm]) -> list[str]:
+def _clear(better: Sequence[Arm], worse: Sequence[Arm]) -> list[str]:
     """Those whose interval excludes zero, the better ones first."""
-    better = [arm for arm in measured if arm.difference.high < 0]
-    worse = [arm for arm in measured if arm.difference.low > 0]
     said = [f"{arm.name} is better{_than(not at)} by {_by(arm)}" for at, arm in enumerate(better[:NAMED])]
     said += [f"{len(better) - NAMED} more are better"] if len(better) > NAMED else []
     said += [f"{arm.name} is worse{_than(not better and not at)} by {_by(arm)}" for at, arm in enumerate(worse[:NAMED])]
@@ -42,17 +76,27 @@ def _than(first: bool) -> str:
 def _by(arm: Arm) -> str:
     """How much it is better or worse, as positive numbers: 0.0195 [0.0132, 0.0258]"""
     ends = sorted((abs(arm.difference.low), abs(arm.difference.high)))
-    return f"{value(abs(arm.difference.mean))} [{', '.join(map(value, ends))}]"
+    marks = "".join(f", {mark}" for mark in ("negligible", "unstable") if getattr(arm.verdict, mark))
+    return f"{value(abs(arm.difference.mean))} [{', '.join(map(value, ends))}]{marks}"
 
 
-def _unclear(measured: Sequence[Arm]) -> list[str]:
-    unclear = [arm for arm in measured if not arm.difference.excludes_zero]
-    spans = [f"({interval(arm.difference.low, arm.difference.high)})" for arm in unclear[:NAMED]]
-    if len(unclear) == 1:
-        return [f"{unclear[0].name} cannot be told apart from the baseline {spans[0]}"]
-    named = [f"{arm.name} {span}" for arm, span in zip(unclear, spans, strict=False)]
-    named += [f"{len(unclear) - NAMED} more"] if len(unclear) > NAMED else []
-    return [f"{listed(named)} cannot be told apart from the baseline"] if unclear else []
+def _several(arms: Sequence[Arm], one: str, many: str, why: Callable[[Arm], str]) -> list[str]:
+    """a (why) and b (why) are unresolved"""
+    named = [f"{arm.name} ({why(arm)})" for arm in arms[:NAMED]]
+    named += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
+    return [f"{listed(named)} {one if len(arms) == 1 else many}"] if arms else []
+
+
+def _within(arm: Arm) -> str:
+    return f"{interval(arm.difference.low, arm.difference.high)}"
+
+
+def _open(arm: Arm) -> str:
+    return f"{_within(arm)}, {more(arm.verdict)}"
+
+
+def _why(arm: Arm) -> str:
+    return f"{_within(arm)}, {arm.verdict.reason}"
 
 
 def _single(single: Sequence[Arm]) -> list[str]:
@@ -73,5 +117,5 @@ def _footing(measured: Sequence[Arm]) -> str:
         return ""
     numbers = sorted({arm.difference.n for arm in measured})
     seeds = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-    each = ", each on its own: no correction for comparing several" if len(measured) > 1 else ""
-    return f" 95 % interval{'s' if len(measured) > 1 else ''} over {seeds} paired seeds{each}."
+    kind = "simultaneous intervals" if len(measured) > 1 else "interval"
+    return f" 95 % {kind} over {seeds} paired seeds."

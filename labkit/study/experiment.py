@@ -3,9 +3,9 @@
 All of it is validated when it is written down.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from dataclasses import fields as fields_of
 from functools import cached_property
 from itertools import product
 from typing import Any, Self
@@ -30,7 +30,21 @@ WORDS = {
     "metric": "metric='val/loss'",
     "match": "match='none'",
 }
-"""The arguments of an experiment, with what to write for each."""
+"""The arguments that every experiment has, with what to write for each."""
+
+MORE_WORDS = {
+    "match_by": "match_by='model.feedforward.d_ff'",
+    "tolerance": "tolerance=0.01",
+    "looks": "looks=(4, 6, 10)",
+    "margin": "margin=0.005",
+    "placebo": "placebo=True",
+}
+"""Those that it may have."""
+
+SHIFT = 1_000_003
+"""From a seed to the initial values of its first placebo: no two seeds of an experiment are so far apart by chance."""
+
+MOST_PLACEBOS = 100
 
 MATCH_BY = "model.feedforward.d_ff"
 """What moves unless an experiment names another size."""
@@ -106,6 +120,8 @@ class Arm:
     """What makes it of the baseline: path -> value."""
     sized: str = ""
     """The size that matching gave it, in words: "d_ff 208"."""
+    shift: int = 0
+    """How far its initial values' seed is from the others'; more than 0 only for a placebo."""
 
     @property
     def fingerprint(self) -> str:
@@ -118,7 +134,9 @@ class Arm:
 
     def seeded(self, seed: int) -> RunSpec:
         """The run spec of one seed."""
-        return self.spec.patched({"seed": seed})
+        if not self.shift:
+            return self.spec.patched({"seed": seed})
+        return self.spec.patched({"seed": {"data": seed, "init": (seed + self.shift) % 2**63, "dropout": seed}})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +156,19 @@ class Experiment:
     """The size that moves until they do; a variant that says it itself is only checked."""
     tolerance: float = 0.01
     """How far what is matched may be off, relative to the baseline's."""
+    looks: Sequence[int] = ()
+    """At how many seeds a verdict may be given, all arms together; empty for once, at the end."""
+    margin: float = 0.005
+    """M in nats: a difference that certainly lies within ± M is negligible, and a tie where it may be 0."""
+    placebo: bool | int = False
+    """How many arms are the baseline again, under other initial values: what they differ by is noise."""
 
     def __new__(cls, *unnamed: Any, **fields: Any) -> Self:
         """Refuse what is missing or misspelled in the words of the rest."""
         if unnamed:
             raise Mistake(f"Experiment({brief(unnamed[0])}, ...): name every argument: {', '.join(WORDS.values())}")
-        known = [field.name for field in fields_of(cls)]
-        for name in fields.keys() - set(known):
+        known = WORDS | MORE_WORDS
+        for name in fields.keys() - known.keys():
             raise Mistake(f"Experiment: no argument {name!r}.{closest(name, known)}")
         for name, example in WORDS.items():
             if name not in fields:
@@ -176,6 +200,9 @@ class Experiment:
         for name, changes in self._named():
             arm = Arm(name, _patched(base, changes, f"variant {brief(name)}"), changes)
             arms.append(_checked(arm, arms, self.metric))
+        for number in range(1, int(self.placebo) + 1):
+            name, shift = f"placebo-{number}" if number > 1 else "placebo", SHIFT * number
+            arms.append(_checked(Arm(name, base.patched({"seed.init": shift}), {}, shift=shift), arms, self.metric))
         return tuple(arms)
 
     @property
@@ -227,6 +254,7 @@ class Experiment:
         if not isinstance(self.variants, Vary | Cross | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Mistake(f"variants: expected vary(...), cross(...) or a dict, got {brief(self.variants)}")
         _check_seeds(self.seeds)
+        _check_statistics(self.looks, self.margin, self.placebo)
         known = {"val/loss", "val/bpb", *(f"val/loss_x{times}" for times in self.baseline.evaluation.beyond)}
         if not isinstance(self.metric, str) or self.metric not in known:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Mistake(f"metric: no metric {brief(self.metric)}.{closest(str(self.metric), known)}")
@@ -327,6 +355,20 @@ def _check_seeds(seeds: Any) -> None:
         return
     what = f"a number from 1 to {MOST_SEEDS}, or a list of different whole numbers from 0 to 2**63 - 1"
     raise Mistake(f"seeds: expected {what}, got {brief(seeds)}; write seeds=3, or seeds=[0, 1, 2]")
+
+
+def _check_statistics(looks: Any, margin: Any, placebo: Any) -> None:
+    """Raise Mistake for looks that do not ascend, a margin that is none, or placebos that cannot be counted."""
+    listed: list[Any] = [*looks] if isinstance(looks, list | tuple) else [None]
+    if not all(type(look) is int and 2 <= look <= MOST_SEEDS for look in listed) or listed != sorted(set(listed)):
+        raise Mistake(
+            f"looks: expected ascending numbers of seeds, 2 to {MOST_SEEDS}, got {brief(looks)}; write looks=(4, 6, 10)"
+        )
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < math.inf:
+        raise Mistake(f"margin: expected nats, a number from 0, got {brief(margin)}; write margin=0.005")
+    if not isinstance(placebo, int) or not 0 <= placebo <= MOST_PLACEBOS:
+        what = f"True, False or how many up to {MOST_PLACEBOS}"
+        raise Mistake(f"placebo: expected {what}, got {brief(placebo)}; write placebo=True")
 
 
 def _has(spec: RunSpec, path: str) -> bool:

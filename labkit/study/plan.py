@@ -124,6 +124,8 @@ class Planner:
                 "match_by": self.experiment.match_by,
                 "tolerance": self.experiment.tolerance,
                 "seeds": list(self.experiment.seed_list),
+                "looks": list(self.experiment.looks),
+                "margin": float(self.experiment.margin),
                 "arms": [self._arm(arm) for arm in arms],
             }
         )
@@ -149,6 +151,7 @@ class Planner:
             "name": arm.name,
             "label": self.experiment.label(arm),
             "baseline": arm.name == base.name,
+            "placebo": arm.shift > 0,
             "fingerprint": arm.fingerprint,
             "changes": {path: list(change) for path, change in base.spec.differences(arm.spec).items()},
             "varied": self._varied(counted),

@@ -9,18 +9,19 @@ from labkit.tracking.console import Console
 
 VERSION = 1
 
-SPARE = ("params", "tokens/s", "bits/byte", "spread")
-"""What a narrow terminal does without, in this order; the report's page has all of it."""
+SPARE = ("tok/s",)
+"""What a narrow terminal does without; the report's page has all of it."""
 
 
 def show_comparison(console: Console, comparison: Comparison, page: Path) -> None:
     """The table of results, what it answers, and where to read on."""
-    headers, rows, _ = comparison.rows()
-    styles = ["bold" if arm.is_baseline else "" for arm in comparison.arms]
+    headers, rows, _ = comparison.brief_rows()
+    styles = [STYLES.get(arm.verdict.word, "") for arm in comparison.variants]
     console.say()
-    console.table(comparison.title, headers, rows, styles, spare=SPARE)
-    if comparison.matched:
-        console.show(f"matched   {comparison.matched}")
+    console.table(f"{comparison.title}  {comparison.header}", headers, rows, styles, spare=SPARE, words=headers[-1:])
+    for name, text in comparison.footing:
+        console.show(f"{name:<9} {text}")
+    console.say()
     if comparison.hypothesis:
         console.show(f"Hypothesis: {comparison.hypothesis}")
     console.show(comparison.answer)
@@ -29,6 +30,10 @@ def show_comparison(console: Console, comparison: Comparison, page: Path) -> Non
     console.say()
     console.say(f"report  {page}")
     console.say("next    labkit ui", "")
+
+
+STYLES = {"win": "green", "loss": "red"}
+"""Of a verdict's row."""
 
 
 class Check(Protocol):

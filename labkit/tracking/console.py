@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,31 +75,37 @@ class Console(Progress):
         left: int = 1,
         spare: Cells = (),
         note: str = "",
+        words: Cells = (),
     ) -> None:
-        """A table of texts, its first `left` columns left-aligned; `styles` colours whole rows; a `note` stands above.
+        """A table of texts, its first `left` columns and those of `words` left-aligned; `styles` colours whole rows.
+
+        A `note` stands above.
 
         Nothing is cut: where the terminal is too narrow the `spare` columns are left out, in their order, and named;
         where that does not help, each row becomes a paragraph. A pipe is as wide as need be.
         """
-        width = self.out.width if self.out.is_terminal else max(self.out.width, _narrowest(columns, rows, left))
-        left_out = _left_out(columns, rows, left, spare, width)
+        texts = {*columns[:left], *words}
+        width = self.out.width if self.out.is_terminal else max(self.out.width, _narrowest(columns, rows, texts))
+        left_out = _left_out(columns, rows, texts, spare, width)
         kept = [index for index, column in enumerate(columns) if column not in left_out]
         heads, body = [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
         self.out.print(Text(title, "bold"), soft_wrap=" " not in title or not self.out.is_terminal)
         if note:
             self.show(note)
-        if _narrowest(heads, body, left) > width:
+        if _narrowest(heads, body, texts) > width:
             self._stack(columns, rows, styles)
         else:
-            self._draw(heads, body, styles, left, width)
+            self._draw(heads, body, styles, texts, width)
             if left_out:
                 self.show(f"left out for want of room: {', '.join(left_out)}", whole=True)
         self.out.print()
 
-    def _draw(self, columns: Cells, rows: Sequence[Cells], styles: Sequence[str], left: int, width: int) -> None:
+    def _draw(
+        self, columns: Cells, rows: Sequence[Cells], styles: Sequence[str], texts: Collection[str], width: int
+    ) -> None:
         table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        for index, (column, size) in enumerate(zip(columns, _widths(columns, rows, left, width), strict=True)):
-            table.add_column(Text(column), justify="left" if index < left else "right", overflow="fold", width=size)
+        for column, size in zip(columns, _widths(columns, rows, texts, width), strict=True):
+            table.add_column(Text(column), justify="left" if column in texts else "right", overflow="fold", width=size)
         for index, row in enumerate(rows):
             style = styles[index] if index < len(styles) else ""
             table.add_row(*(Text(cell, style) for cell in row))
@@ -262,15 +268,15 @@ class _Plain:
             self.console.say(f"{self.description}: {brief(self.done)}{of} {self.unit}".rstrip())
 
 
-def _narrowest(columns: Cells, rows: Sequence[Cells], left: int) -> int:
+def _narrowest(columns: Cells, rows: Sequence[Cells], texts: Collection[str]) -> int:
     """The least width of a table that breaks no word and no number."""
-    return sum(_floors(columns, rows, left)) + 2 * len(columns)
+    return sum(_floors(columns, rows, texts)) + 2 * len(columns)
 
 
-def _floors(columns: Cells, rows: Sequence[Cells], left: int) -> list[int]:
+def _floors(columns: Cells, rows: Sequence[Cells], texts: Collection[str]) -> list[int]:
     """Each column's least width: a text's longest word, a number whole."""
     return [
-        max(_least(column, word=True), *(_least(row[index], word=index < left) for row in rows), 1)
+        max(_least(column, word=True), *(_least(row[index], word=column in texts) for row in rows), 1)
         for index, column in enumerate(columns)
     ]
 
@@ -280,9 +286,9 @@ def _least(text: str, *, word: bool) -> int:
     return min(longest if word or cell_len(text) > WIDEST_WORD else cell_len(text), WIDEST_WORD)
 
 
-def _widths(columns: Cells, rows: Sequence[Cells], left: int, width: int) -> list[int]:
+def _widths(columns: Cells, rows: Sequence[Cells], texts: Collection[str], width: int) -> list[int]:
     """Each column's width: what it wants, the widest made narrower until all of them fit."""
-    floors, room = _floors(columns, rows, left), width - 2 * len(columns)
+    floors, room = _floors(columns, rows, texts), width - 2 * len(columns)
     wants = [max(cell_len(text) for text in (column, *(row[i] for row in rows))) for i, column in enumerate(columns)]
     cap = max(wants)
     while sum(widths := [max(floor, min(want, cap)) for floor, want in zip(floors, wants, strict=True)]) > room:
@@ -290,12 +296,12 @@ def _widths(columns: Cells, rows: Sequence[Cells], left: int, width: int) -> lis
     return widths
 
 
-def _left_out(columns: Cells, rows: Sequence[Cells], left: int, spare: Cells, width: int) -> list[str]:
+def _left_out(columns: Cells, rows: Sequence[Cells], texts: Collection[str], spare: Cells, width: int) -> list[str]:
     """The columns that have to go before the rest fits, or all that may."""
     gone: list[str] = []
     for name in (name for name in spare if name in columns):
         kept = [index for index, column in enumerate(columns) if column not in gone]
-        if _narrowest([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], left) <= width:
+        if _narrowest([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], texts) <= width:
             break
         gone.append(name)
     return gone

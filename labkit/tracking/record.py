@@ -239,10 +239,21 @@ class Edition:
 
     def describe(self, description: Mapping[str, Any]) -> None:
         """Write the description, if it is another one; what is made of it is then no longer true."""
-        value = {"version": VERSION, **description}
-        if value != self._described():
+        old = self._described()
+        value = {"version": VERSION, **description} | {key: old[key] for key in ("ledger",) if key in old}
+        if value != old:
             (self.path / "report.html").unlink(missing_ok=True)
             write_json(self.path / "experiment.json", value)
+
+    def enter(self, look: Mapping[str, Any]) -> None:
+        """Keep in the description's ledger that verdicts were given at a look; said again, they are not entered again.
+
+        What is made of the records stays true.
+        """
+        told = self.description()
+        ledger = told.get("ledger", [])
+        if not any((old["seeds"], old["baseline"]) == (look["seeds"], look["baseline"]) for old in ledger):
+            write_json(self.path / "experiment.json", told | {"ledger": [*ledger, dict(look)]})
 
     def description(self) -> dict[str, Any]:
         """What was described; empty where nothing was. Raises Damaged."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
 
 Status = Literal["planned", "running", "paused", "done", "diverged", "pruned", "stopped", "failed"]
 
@@ -97,6 +97,17 @@ class Arm(Part):
     tokens: PositiveInt
     steps: PositiveInt
     matched: Matched | None = None
+    placebo: bool = False
+
+
+class Look(Part):
+    """Verdicts that were given"""
+
+    seeds: PositiveInt
+    baseline: str
+    margin: float
+    verdicts: dict[str, str]
+    placebos: dict[str, bool]
 
 
 class Description(Part):
@@ -110,6 +121,9 @@ class Description(Part):
     metric: str
     match: str
     seeds: list[int]
+    looks: list[PositiveInt] = []
+    margin: NonNegativeFloat = 0.005
+    ledger: list[Look] = []
     arms: Annotated[list[Arm], Field(min_length=1)]
 
 

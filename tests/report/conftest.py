@@ -1,6 +1,7 @@
 """Synthetic experiments: run folders as training leaves them, with losses that the tests choose."""
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,3 +133,21 @@ def pair(synthetic: Callable[..., Synthetic]) -> Synthetic:
         experiment.run("1e5", seed, loss - 0.05 + 0.001 * seed)
         experiment.run("5e5", seed, loss + 0.01 * (seed - 1))
     return experiment
+
+
+@pytest.fixture
+def level(synthetic: Callable[..., Synthetic]) -> Callable[..., Synthetic]:
+    """An experiment with looks, margins and so on, whose arms lie the given gaps from the baseline, all seeds done."""
+
+    def make(seeds: int, gaps: Mapping[str, float], noise: float = 0.002, **fields: Any) -> Synthetic:
+        experiment = synthetic(**{"seeds": list(range(seeds))} | fields)
+        experiment.arm("baseline")
+        for seed in range(seeds):
+            experiment.run("baseline", seed, 2.0 + 0.1 * (seed % 3))
+        for at, (name, gap) in enumerate(gaps.items(), 1):
+            experiment.arm(name, placebo=name.startswith("placebo"))
+            for seed in range(seeds):
+                experiment.run(name, seed, 2.0 + 0.1 * (seed % 3) + gap + noise * math.sin(seed * at + at))
+        return experiment
+
+    return make

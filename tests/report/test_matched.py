@@ -54,7 +54,7 @@ def test_the_comparison_its_page_and_its_markdown_say_what_was_matched(pair) -> 
     assert (found.matched, found.law) == (line, LAW)
     assert found.as_json()["matched"] == line
     assert found.as_json()["arms"][1]["matched"]["after"] == 1064
-    assert f"**Matched** {line} by L(N)" in found.markdown().replace("&lt;", "<")
+    assert f"**matched** {line} by L(N)" in found.markdown().replace("&lt;", "<")
     assert found.arms[1].title == "1e5, d_ff 1064"
     page = write(pair.edition).read_text().replace("&lt;", "<")
     assert f"matched on: {line}" in page
@@ -72,3 +72,13 @@ def test_a_damaged_match_is_no_comparison(pair) -> None:
     pair.arm("1e5", matched={"on": "params"})
     with pytest.raises(Mistake, match=r"experiment\.json is damaged: arms\.1\.matched\.path"):
         compare(pair.edition)
+
+
+def test_a_difference_that_the_residual_may_be_worth_is_no_win(pair) -> None:
+    found = {}
+    for nats in (0.0, 10.0):
+        pair.arm("1e5", matched=match(-0.15, nats))
+        found[nats] = compare(pair.edition).arms[1]
+    assert found[0.0].verdict.word in ("win", "loss")
+    assert found[10.0].verdict.word == "unresolved"
+    assert found[0.0].difference == found[10.0].difference

@@ -6,7 +6,7 @@ import pytest
 
 from labkit.components.norm import Layer, Rms
 from labkit.spec import Mistake
-from labkit.study.experiment import Experiment, between, cross, vary
+from labkit.study.experiment import SHIFT, Experiment, between, cross, vary
 from labkit.train.run import RunSpec
 
 
@@ -160,6 +160,54 @@ def test_a_size_that_is_left_open_is_labelled_by_what_it_comes_to(base: RunSpec)
     made = experiment(base, {"a": {"model.feedforward.d_ff": 64, "clip": None}})
     width = base.model.feedforward.hidden(base.model.d_model)
     assert made.label(made.arms[0]) == f"d_ff={width},clip=1"
+
+
+def test_a_placebo_is_the_baseline_under_other_initial_values(base: RunSpec) -> None:
+    made = experiment(base, {"a": {"clip": 0.5}}, placebo=2)
+    assert names(made) == ["baseline", "a", "placebo", "placebo-2"]
+    first, second = (arm.seeded(1) for arm in made.arms[2:])
+    assert {path.rpartition(".")[2] for path in made.arms[0].seeded(1).differences(first)} == {"init"}
+    assert (first.seed.data, first.seed.dropout) == (1, 1)
+    inits = {arm.seeded(seed).seed.init for arm in made.arms[1:] for seed in range(50)}
+    assert len(inits) == 3 * 50
+    assert made.label(made.arms[0]) == "clip=1"
+    assert names(experiment(base, {}, placebo=True)) == ["baseline", "placebo"]
+    assert experiment(base, {}, placebo=1, seeds=[2**63 - 1]).arms[1].seeded(2**63 - 1).seed.init == SHIFT - 1
+    assert second.seed.init == 1 + 2 * SHIFT
+
+
+def test_looks_margin_and_placebos_go_with_the_experiment_to_another_baseline(base: RunSpec) -> None:
+    made = experiment(base, vary("clip", [0.5]), looks=(2, 4), margin=0.01, placebo=True)
+    other = made.on(base.patched({"batch_size": 8})).first_seeds(4)
+    assert (other.looks, other.margin, names(other)) == ((2, 4), 0.01, ["baseline", "clip=0.5", "placebo"])
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ({"looks": 3}, "write looks=(4, 6, 10)"),
+        ({"looks": (4, 4)}, "looks: expected ascending numbers of seeds"),
+        ({"looks": (6, 4)}, "ascending"),
+        ({"looks": (1, 4)}, "2 to 1000"),
+        ({"looks": ("4",)}, "ascending"),
+        ({"margin": -0.1}, "write margin=0.005"),
+        ({"margin": float("nan")}, "margin: expected nats"),
+        ({"margin": True}, "margin: expected nats"),
+        ({"margin": "0.1"}, "margin: expected nats"),
+        ({"placebo": -1}, "write placebo=True"),
+        ({"placebo": "yes"}, "placebo: expected True, False or how many"),
+        ({"look": (4, 6)}, "Did you mean 'looks'"),
+    ],
+)
+def test_looks_margins_and_placebos_that_are_none_are_refused(base: RunSpec, words: Any, part: str) -> None:
+    with pytest.raises(Mistake) as caught:
+        experiment(base, {}, **words)
+    assert part in str(caught.value)
+
+
+def test_a_variant_and_a_placebo_do_not_share_a_name(base: RunSpec) -> None:
+    with pytest.raises(Mistake, match="there are two of this name"):
+        experiment(base, {"placebo": {"clip": 0.5}}, placebo=True)
 
 
 def test_what_is_left_out_is_asked_for(base: RunSpec) -> None:

@@ -101,6 +101,8 @@ def test_only_what_is_missing_is_trained(project: Path, capsys: pytest.CaptureFi
     assert [arm["name"] for arm in description["arms"]] == ["baseline", "theta=1000", "theta=500000"]
     assert description["arms"][1]["changes"] == {"model.position.theta": ["10000", "1000"]}
     assert description["arms"][1]["varied"] == {"model.position.theta": 1000.0}
+    assert (description["looks"], description["margin"]) == ([], 0.005)
+    assert not any(arm["placebo"] for arm in description["arms"])
     assert (description["question"], description["file"]) == ("Does theta matter at 32 tokens?", "experiments/theta.py")
     record = json.loads(next(runs.glob("theta/main/theta=1000/seed0-*/record.json")).read_text())
     arm = description["arms"][1]

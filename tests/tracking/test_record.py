@@ -159,6 +159,20 @@ def test_a_record_that_lacks_what_its_edition_needs_is_left_out(run: Run) -> Non
     assert "variant: Field required" in edition.damaged()[0]
 
 
+def test_a_look_is_entered_once_and_outlives_another_description(run: Run) -> None:
+    edition = Edition(run.path.parents[1])
+    edition.describe(DESCRIPTION)
+    look = {"seeds": 3, "baseline": "0123", "margin": 0.005, "verdicts": {"a": "win"}, "placebos": {}}
+    (edition.path / "report.html").write_text("made of it")
+    for again in (look, look, look | {"verdicts": {"a": "tie"}}):
+        edition.enter(again)
+    assert (edition.path / "report.html").exists()
+    edition.describe({**DESCRIPTION, "seeds": [0, 1]})
+    assert edition.description() == {"version": 1, **DESCRIPTION, "seeds": [0, 1], "ledger": [look]}
+    edition.enter(look | {"seeds": 5})
+    assert [one["seeds"] for one in edition.description()["ledger"]] == [3, 5]
+
+
 def test_files_of_a_newer_labkit_are_left_alone(run: Run) -> None:
     edition = Edition(run.path.parents[1])
     write_json(run.path / "record.json", {"version": 2, "state": "done"})

@@ -1,0 +1,217 @@
+"""The analysis of an experiment: one noise for all arms, the look that it stands at, and a verdict for each arm."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import bdtrc
+
+from labkit.report.arms import BITS, Arm, finals, finite
+from labkit.report.formats import plural
+from labkit.report.looks import LEVEL, levels
+from labkit.report.model import ALONE, Family, Noise, Table, against, family, noise, removed
+from labkit.report.power import MOST, resolvable, settling
+from labkit.report.statistics import UNCOMPARED, Difference, mean
+from labkit.report.verdicts import Rules, Verdict, judged
+
+LOSS = "val/loss"
+
+MARGIN = 0.005
+"""Nats, below which a difference is negligible where an experiment says nothing else."""
+
+RARE = 0.05
+"""As many placebos outside as come with less than this chance are more than expected."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was declared, and what has been said already."""
+
+    seeds: int
+    looks: tuple[int, ...]
+    """Seeds at which a verdict was to be given; empty for one look at the end."""
+    margin: float
+    """M, in nats."""
+    ledger: tuple[Mapping[str, Any], ...]
+    """The verdicts given on this baseline, ascending by seeds."""
+    elsewhere: Mapping[str, bool]
+    """The placebos of all other editions on record -> whether 0 lay outside its interval."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], elsewhere: Mapping[str, bool]) -> Self:
+        """From an experiment's description."""
+        baseline = told["arms"][0]["fingerprint"]
+        ledger = [look for look in told.get("ledger", []) if look["baseline"] == baseline]
+        return cls(
+            seeds=len(told["seeds"]),
+            looks=tuple(told.get("looks") or ()),
+            margin=told.get("margin", MARGIN),
+            ledger=tuple(sorted(ledger, key=lambda look: look["seeds"])),
+            elsewhere=elsewhere,
+        )
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What all verdicts of an experiment rest on."""
+
+    seeds: int
+    """Seeds that every arm has come to the end of."""
+    looks: tuple[int, ...]
+    """Seeds of all looks, declared or taken, ascending."""
+    declared: bool
+    """Whether all of them were declared, or there is but one."""
+    level: float
+    """Of the simultaneous intervals at this look; the looks together keep 95 %."""
+    sigma: float
+    """The standard deviation of a run that pairing leaves, pooled over the arms."""
+    dof: int
+    margin: float
+    """M, in nats."""
+    metric_margin: float
+    """M in the metric's unit."""
+    removed: float
+    """The share of the variance that pairing took away."""
+    resolves: float
+    """The difference that these seeds show with 80 % power."""
+    outside: int
+    """Placebos on record whose own 95 % interval excludes 0."""
+    placebos: int
+    """Placebos on record."""
+    ledger: tuple[Mapping[str, Any], ...]
+    """Verdicts given at fewer seeds."""
+
+    @property
+    def at_look(self) -> bool:
+        """Whether a verdict is due: between looks there is none."""
+        return self.seeds in self.looks
+
+    @property
+    def look(self) -> int:
+        """The number of the look that stands, or comes next, from 1."""
+        return sum(seeds < self.seeds for seeds in self.looks) + 1
+
+    @property
+    def last(self) -> bool:
+        """Whether no look is to come, so that a tie may be shown."""
+        return self.looks[-1:] <= (self.seeds,)
+
+    @property
+    def due(self) -> int:
+        """The seeds of the look that stands, or comes next; 0 where none comes."""
+        return next((seeds for seeds in self.looks if seeds >= self.seeds), 0)
+
+    @property
+    def expected(self) -> bool:
+        """Whether no more placebos lie outside than chance explains: P(X ≥ outside), X binomial at 5 % each."""
+        return not self.outside or float(bdtrc(self.outside - 1, self.placebos, 0.05)) >= RARE
+
+    def as_json(self) -> dict[str, Any]:
+        """Every figure as plain JSON values; null where there is no number."""
+        return finite(asdict(self) | {"at_look": self.at_look, "look": self.look, "expected": self.expected})
+
+
+def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, ...], Analysis]:
+    """The arms with their differences and verdicts, and what these rest on."""
+    y_AS = _table(arms)
+    compared = [row for row, arm in enumerate(arms) if row and not arm.placebo]
+    seeds = _complete(arms)
+    looks = _looks(plan, seeds)
+    due = next((at for at, look in enumerate(looks) if look >= seeds), len(looks) - 1)
+    level = levels(looks, len(compared), len(arms))[due] if looks else LEVEL
+    found, whole = noise(y_AS), family(y_AS[[0, *compared]])
+    gaps = [_gap(y_AS, row, arm, found, whole=whole, level=level) for row, arm in enumerate(arms)]
+    outside = dict(plan.elsewhere)
+    if seeds in looks:
+        outside |= {arm.name: gap.excludes_zero for arm, gap in zip(arms, gaps, strict=True) if arm.placebo}
+    analysis = Analysis(
+        seeds=seeds,
+        looks=looks,
+        declared=len(looks) < 2 or set(looks) <= set(plan.looks),
+        level=level,
+        sigma=found.sigma,
+        dof=found.dof,
+        margin=plan.margin,
+        metric_margin=plan.margin * _per_nat(arms[0], metric),
+        removed=removed(y_AS),
+        resolves=resolvable(found.pair / math.sqrt(max(seeds, 1)), len(compared), found.dof, level),
+        outside=sum(outside.values()),
+        placebos=len(outside),
+        ledger=tuple(look for look in plan.ledger if look["seeds"] < seeds),
+    )
+    pooled = len(arms) - 1 - len(found.unstable)
+    size = {"arms": whole.size, "pooled": pooled}
+    verdicts = [_verdict(arm, arms[0], gap, analysis, **size) for arm, gap in zip(arms, gaps, strict=True)]
+    judged_arms = zip(arms, gaps, verdicts, strict=True)
+    return tuple(replace(arm, difference=gap, verdict=verdict) for arm, gap, verdict in judged_arms), analysis
+
+
+def _table(arms: Sequence[Arm]) -> Table:
+    """Arms × seeds, ascending; NaN where there is no result."""
+    seeds = sorted({seed for arm in arms for seed in arm.finals})
+    return np.array([[arm.finals.get(seed, math.nan) for seed in seeds] for arm in arms]).reshape(len(arms), -1)
+
+
+def _complete(arms: Sequence[Arm]) -> int:
+    """How many seeds every arm has come to the end of; diverging is an end."""
+    ends = [arm.finals.keys() | {run.seed for run in arm.diverged} for arm in arms]
+    return len(frozenset.intersection(*map(frozenset, ends)))
+
+
+def _looks(plan: Plan, seeds: int) -> tuple[int, ...]:
+    """Those declared, those taken, and one at more seeds than were declared: raising the seeds is another look."""
+    end = max(plan.seeds, seeds)
+    known = {*plan.looks, *(look["seeds"] for look in plan.ledger)}
+    known |= {end} if end > max(plan.looks, default=0) else set()
+    return tuple(sorted(look for look in known if look > 1))
+
+
+def _per_nat(baseline: Arm, metric: str) -> float:
+    """The metric's unit in nats a token: 1 for losses; for bits per byte what they come to in the baseline's runs."""
+    if metric != BITS:
+        return 1.0
+    return mean(finals(baseline.outcomes, BITS).values()) / mean(finals(baseline.outcomes, LOSS).values())
+
+
+def _gap(y_AS: Table, row: int, arm: Arm, found: Noise, *, whole: Family, level: float) -> Difference:
+    """The baseline's own has no seeds, so no numbers; a placebo's interval is its own 95 %."""
+    if arm.is_baseline:
+        return UNCOMPARED
+    return against(y_AS, row, found, *((ALONE, LEVEL) if arm.placebo else (whole, level)))
+
+
+def _verdict(arm: Arm, baseline: Arm, gap: Difference, analysis: Analysis, *, arms: int, pooled: int) -> Verdict:
+    if arm.is_baseline:
+        return Verdict("none", reason="the baseline")
+    if arm.placebo:
+        return Verdict("placebo", reason=_placebos(analysis))
+    if gap.n > 1 and not analysis.at_look:
+        return Verdict("none", unstable=gap.unstable, reason=_waiting(analysis))
+
+    def further(gap: Difference) -> tuple[int, int]:
+        sigma, variants = gap.error * math.sqrt(gap.n / 2), 1 if gap.unstable else max(pooled, 1)
+        ends = settling(gap.mean, analysis.metric_margin, sigma, gap.dof, arms=arms, variants=variants)
+        few, many = (end if end > MOST else max(1, end - gap.n) for end in ends)
+        return few, many
+
+    nats = abs(arm.matched["residual_nats"]) if arm.matched else 0.0
+    residual = nats * analysis.metric_margin / analysis.margin
+    verdict = judged(gap, Rules(analysis.metric_margin, analysis.last, further), arm.second, residual)
+    lost = {run.seed for run in arm.diverged} - {run.seed for run in baseline.diverged}
+    if lost and verdict.word == "win":
+        ended = len(arm.done) + len(arm.diverged)
+        return Verdict("none", unstable=gap.unstable, reason=f"{len(arm.done)} of {ended} survived: cannot win")
+    return verdict
+
+
+def _placebos(analysis: Analysis) -> str:
+    if not analysis.placebos:
+        return _waiting(analysis)
+    expected = "as expected" if analysis.expected else "more than expected"
+    return f"{analysis.outside} of {analysis.placebos} outside: {expected}"
+
+
+def _waiting(analysis: Analysis) -> str:
+    return f"the look at {plural(analysis.due, 'seed')} is not reached: {analysis.seeds} complete"

@@ -1,0 +1,74 @@
+"""Verdicts: win, loss, tie or unresolved, from intervals alone. Lower is better, for all metrics are losses."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from labkit.report.statistics import Difference, Interval
+
+Word = Literal["win", "loss", "tie", "unresolved", "none", "placebo"]
+
+STEADY = 5
+"""An unstable arm gets no verdict below so many seeds."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of an arm, and what more a reader has to hear with it."""
+
+    word: Word
+    negligible: bool = False
+    """The whole interval lies within ± M."""
+    unstable: bool = False
+    reason: str = ""
+    """Why there is no verdict."""
+    further: tuple[int, int] | None = None
+    """How many more seeds would settle what is unresolved: the ends of an 80 % band."""
+
+
+NO_VERDICT = Verdict("none")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the words of one look rest on."""
+
+    margin: float
+    """M, in the metric's unit."""
+    last: bool
+    """Only the last look may show a tie."""
+    further: Callable[[Difference], tuple[int, int] | None]
+    """How many more seeds would settle it."""
+
+
+def judged(gap: Difference, rules: Rules, second: Interval | None = None, residual: float = 0.0) -> Verdict:
+    """The word for a difference.
+
+    Win and loss: the interval excludes 0 by more than `residual` (what an imperfect match is worth, in the metric's
+    unit), and so does the `second` interval where there is one. Tie: it includes 0, and the 90 % interval lies within
+    ± M. Everything else is unresolved.
+    """
+    unstable = gap.unstable
+    if gap.n < 2:
+        return Verdict("none", reason="one seed" if gap.n else "no pair of seeds")
+    if math.isnan(gap.low):
+        return Verdict("none", reason="the noise is not measured")
+    if unstable and gap.n < STEADY:
+        return Verdict("none", unstable=True, reason=f"unstable, and {gap.n} seeds are fewer than {STEADY}")
+    side = _side((gap.low, gap.high), residual)
+    if side and (second is None or _side(second, residual) == side):
+        return Verdict("win" if side < 0 else "loss", _within((gap.low, gap.high), rules.margin), unstable)
+    if not gap.excludes_zero and rules.last and _within(gap.inner, rules.margin):
+        return Verdict("tie", unstable=unstable)
+    return Verdict("unresolved", unstable=unstable, further=rules.further(gap))
+
+
+def _side(interval: Interval, residual: float) -> int:
+    """-1 where the whole interval lies below 0 by more than the residual, 1 where above, else 0."""
+    low, high = interval
+    return -1 if high < -residual else 1 if low > residual else 0
+
+
+def _within(interval: Interval, margin: float) -> bool:
+    return -margin <= interval[0] and interval[1] <= margin

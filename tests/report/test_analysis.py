@@ -1,0 +1,178 @@
+from dataclasses import replace
+
+import pytest
+
+from labkit.report.comparison import Comparison, compare
+from labkit.report.page import write
+from labkit.report.words import shown
+from labkit.tracking.record import Edition, read_json, write_json
+
+
+def verdicts(comparison: Comparison) -> dict[str, str]:
+    return {arm.name: arm.verdict.word for arm in comparison.variants}
+
+
+def test_each_arm_has_its_word(level) -> None:
+    found = compare(level(5, {"better": -0.03, "worse": 0.03, "same": 0.0}, noise=0.001).edition)
+    assert verdicts(found) == {"better": "win", "worse": "loss", "same": "tie"}
+    assert (found.analysis.dof, found.analysis.seeds, found.analysis.looks) == (12, 5, (5,))
+
+
+def test_an_experiment_of_one_seed_has_no_verdict(level) -> None:
+    found = compare(level(1, {"better": -0.03}).edition)
+    assert shown(found.variants[0].verdict) == "no verdict: one seed"
+    assert found.look == {}
+
+
+def test_between_looks_there_is_no_verdict_and_it_is_said_when_there_will_be(level) -> None:
+    experiment = level(5, {"better": -0.03}, looks=[4, 6, 10])
+    (arm,) = compare(experiment.edition).variants
+    assert arm.verdict.reason == "the look at 6 seeds is not reached: 5 complete"
+    assert arm.difference.has_interval
+
+
+def test_a_half_finished_experiment_has_no_verdict(level) -> None:
+    experiment = level(4, {"better": -0.03, "worse": 0.03})
+    experiment.at("worse", 3).update(status="running", step=7, final={})
+    found = compare(experiment.edition)
+    assert set(verdicts(found).values()) == {"none"}
+    assert found.variants[0].verdict.reason == "the look at 4 seeds is not reached: 3 complete"
+
+
+def test_an_early_look_asks_for_more_and_shows_no_tie(level) -> None:
+    gaps = {"better": -0.03, "same": 0.0}
+    early = compare(level(4, gaps, looks=[4, 6, 10]).edition)
+    assert verdicts(early) == {"better": "win", "same": "unresolved"}
+    assert early.header.startswith("baseline* 2.0750 · 4 seeds, look 1 of 3")
+    once = compare(level(4, gaps).edition)
+    assert early.variants[0].difference.low < once.variants[0].difference.low
+
+
+def test_a_rendered_verdict_enters_the_ledger_once(level) -> None:
+    experiment = level(4, {"better": -0.03})
+    page = write(experiment.edition).read_bytes()
+    assert write(experiment.edition).read_bytes() == page
+    (look,) = experiment.edition.description()["ledger"]
+    assert (look["seeds"], look["verdicts"], look["margin"]) == (4, {"better": "win"}, 0.005)
+
+
+def test_raising_the_seeds_after_a_verdict_is_a_look(level) -> None:
+    experiment = level(4, {"better": -0.03})
+    write(experiment.edition)
+    again = level(8, {"better": -0.03})
+    found = compare(again.edition)
+    assert found.analysis.looks == (4, 8)
+    assert found.analysis.level > 0.95
+    assert dict(found.footing)["looks"] == (
+        "at 4 and 8 seeds, not declared: earlier words kept 95 % by themselves; at 4: better win"
+    )
+
+
+def test_declared_looks_keep_their_level_together(level) -> None:
+    write(level(4, {"better": -0.03}, looks=[4, 8]).edition)
+    told = dict(compare(level(8, {"better": -0.03}, looks=[4, 8]).edition).footing)
+    assert told["looks"] == "at 4 and 8 seeds, which together keep 95 %; at 4: better win"
+
+
+def test_a_verdict_on_another_baseline_is_no_look(level) -> None:
+    experiment = level(4, {"better": -0.03})
+    write(experiment.edition)
+    described = read_json(experiment.edition.path / "experiment.json")
+    described["ledger"][0]["baseline"] = "another"
+    write_json(experiment.edition.path / "experiment.json", described)
+    assert compare(level(8, {"better": -0.03}).edition).analysis.looks == (8,)
+
+
+def test_a_margin_that_was_another_at_an_earlier_look_is_said(level) -> None:
+    write(level(4, {"better": -0.03}, margin=0.001).edition)
+    found = compare(level(8, {"better": -0.03}, margin=0.05).edition)
+    assert dict(found.footing)["margin"] == "M was 0.001 at an earlier look"
+    assert found.variants[0].verdict.negligible
+
+
+def test_the_margin_of_bits_per_byte_is_worth_the_same_nats(level) -> None:
+    found = compare(level(4, {"same": 0.0}, metric="val/bpb", margin=0.006).edition)
+    assert found.analysis.metric_margin == pytest.approx(0.004)
+    assert found.header.endswith("M ±0.006 nats, ±0.0040")
+
+
+def test_an_arm_that_diverges_where_the_baseline_did_not_cannot_win(level) -> None:
+    experiment = level(5, {"better": -0.03, "same": 0.0})
+    experiment.at("better", 2).update(status="diverged", diverged_at=9)
+    found = compare(experiment.edition)
+    assert shown(found.variants[0].verdict) == "no verdict: 4 of 5 survived: cannot win"
+    assert found.analysis.seeds == 5
+    experiment.at("baseline", 2).update(status="diverged", diverged_at=9)
+    assert verdicts(compare(experiment.edition))["better"] == "win"
+
+
+def test_an_arm_that_diverges_can_lose(level) -> None:
+    experiment = level(5, {"worse": 0.03})
+    experiment.at("worse", 2).update(status="diverged", diverged_at=9)
+    assert verdicts(compare(experiment.edition)) == {"worse": "loss"}
+
+
+def test_a_placebo_is_outside_the_family_and_inside_the_noise(level) -> None:
+    without = compare(level(5, {"a": 0.0, "b": -0.03}).edition).variants
+    found = compare(level(5, {"a": 0.0, "b": -0.03, "placebo": 0.0}).edition)
+    assert found.analysis.dof == 12
+    assert (without[0].difference.dof, found.variants[0].difference.dof) == (8, 12)
+    assert shown(found.variants[2].verdict) == "(0 of 1 outside: as expected)"
+    a, placebo = found.variants[0].difference, found.variants[2].difference
+    assert placebo.high - placebo.low < a.high - a.low
+    assert "placebo" not in found.answer
+
+
+def test_placebos_are_judged_by_their_number_on_record(level) -> None:
+    experiment = level(5, {"a": 0.0, "placebo": 0.05, "placebo-2": 0.06})
+    assert compare(experiment.edition).variants[1].verdict.reason == "2 of 2 outside: more than expected"
+    other = Edition(experiment.edition.path.parent.parent / "other" / "main")
+    described = experiment.edition.description()
+    looked = {"seeds": 5, "baseline": "b", "margin": 0.005, "verdicts": {}}
+    placebos = {f"placebo-{number}": number == 1 for number in range(1, 60)}
+    write_json(other.path / "experiment.json", described | {"ledger": [looked | {"placebos": placebos}]})
+    assert compare(experiment.edition).variants[1].verdict.reason == "3 of 61 outside: as expected"
+
+
+def test_placebos_alone_are_a_check_of_the_noise_that_is_kept(level) -> None:
+    experiment = level(5, {"placebo": 0.0})
+    write(experiment.edition)
+    found = compare(experiment.edition)
+    assert found.answer == "Placebos alone: 0 of 1 outside: as expected."
+    assert experiment.edition.description()["ledger"][0]["placebos"] == {"placebo": False}
+    assert "power" not in dict(found.footing)
+
+
+def test_a_damaged_neighbour_does_no_harm(level) -> None:
+    experiment = level(5, {"a": 0.0, "placebo": 0.0})
+    other = experiment.edition.path.parent.parent / "other" / "main"
+    other.mkdir(parents=True)
+    (other / "experiment.json").write_text("{")
+    assert compare(experiment.edition).analysis.placebos == 1
+
+
+def test_an_unresolved_arm_says_how_many_more_seeds_would_settle_it(level) -> None:
+    (arm,) = compare(level(5, {"a": 0.004}, noise=0.02).edition).variants
+    low, high = arm.verdict.further
+    assert 1 <= low < high
+    assert shown(arm.verdict) == f"unresolved: {low} to {'over 1000' if high > 1000 else high} more seeds"
+
+
+def test_seeds_beyond_a_thousand_are_not_counted(level) -> None:
+    (arm,) = compare(level(5, {"a": 0.004}, noise=5.0).edition).variants
+    assert shown(arm.verdict) == "unresolved: over 1000 more seeds"
+
+
+def test_a_second_interval_stands_under_the_table(level) -> None:
+    comparison = compare(level(5, {"a": -0.03}).edition)
+    measured = replace(comparison, arms=(comparison.baseline, replace(comparison.variants[0], second=(-0.05, 0.001))))
+    assert ("text", "a: Δ val/loss over documents [-0.0500, +0.0010]") in measured.footing
+
+
+def test_as_json_carries_the_analysis_and_every_verdict(level) -> None:
+    told = compare(level(5, {"a": -0.03, "placebo": 0.0}).edition).as_json()
+    assert told["arms"][1]["verdict"]["word"] == "win"
+    assert told["arms"][2]["placebo"] is True
+    assert told["arms"][1]["second"] is None
+    assert {"seeds", "looks", "level", "sigma", "dof", "margin", "resolves", "removed"} <= told["analysis"].keys()
+    assert told["header"].startswith("baseline* ")
