@@ -2,9 +2,9 @@
 
 Question    Does theta matter when the context is 256 tokens?
 Hypothesis  No: the spread over theta stays inside the spread over seeds.
-Outcome     It does, in small: against 10,000, theta 1,000 gains 0.020 nats [0.013, 0.026] and 500,000 loses 0.042
-            [0.001, 0.084]; 100,000 cannot be told apart. (labkit run experiments/rope_theta.py: nano, 3 seeds,
-            Python 3.11.7's library, 2 CPU cores, torch 2.13.0, 2026-11-30; intervals arm by arm.)
+Outcome     It does, in small: against 10,000, theta 500,000 loses 0.042 nats [0.013, 0.072]; 1,000, at -0.020
+            [-0.049, 0.010], and 100,000 are unresolved. (labkit run experiments/rope_theta.py: nano, 3 seeds,
+            Python 3.11.7's library, 2 CPU cores, torch 2.13.0, 2026-11-30; simultaneous 95 % intervals.)
 """
 
 from experiments.baselines import nano

@@ -102,8 +102,8 @@ def _differences(comparison: Comparison) -> Iterator[str]:
     yield "<h2>Differences</h2>"
     yield f'<p class="faint">{prose(comparison.header)}</p>'
     yield table(head, [_arm(*row) for row in zip(range(len(rows)), comparison.arms, rows, strict=True)])
-    yield f'<div class="columns">{pairs("What the verdicts rest on", comparison.footing)}</div>'
     yield figures(forest(comparison.arms, comparison.metric))
+    yield f'<div class="columns">{pairs("What the verdicts rest on", comparison.footing)}</div>'
 
 
 def _arm(index: int, arm: Arm, row: list[str]) -> list[Cell]:
@@ -114,7 +114,7 @@ def _arm(index: int, arm: Arm, row: list[str]) -> list[Cell]:
         named(index, name),
         number(difference, clear),
         number(interval, clear),
-        words(verdict, clear),
+        words("–" if verdict == NOTHING else verdict, f"verdict {clear}".strip()),
         *(number(cell) for cell in numbers),
         words(tally),
     ]

@@ -35,6 +35,7 @@ th {{ color: var(--muted); font-size: 12.5px; font-weight: 550; }}
 .right {{ text-align: right; }}
 td.wide {{ padding-left: 36px; text-indent: -26px; }}
 td.wide {{ min-width: 12em; max-width: 24em; white-space: normal; overflow-wrap: break-word; }}
+td.verdict {{ min-width: 8em; max-width: 12em; white-space: normal; text-wrap: balance; }}
 td.changes {{ min-width: 17em; white-space: normal; overflow-wrap: anywhere; }}
 .clear {{ font-weight: 650; }}
 .faint {{ color: var(--muted); }}
@@ -43,7 +44,7 @@ pre {{ margin: 0; overflow-x: auto; }}
 .swatch {{ display: inline-block; width: 18px; height: 8px; margin-right: 8px; vertical-align: 1px; }}
 .legend {{ display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 0 0 12px; font-size: 13.5px;
   overflow-wrap: anywhere; }}
-.card + .columns, .card + .figures {{ margin-top: 14px; }}
+.card + .columns, .card + .figures, .figures + .columns {{ margin-top: 14px; }}
 .figures {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 440px), 1fr)); gap: 14px; }}
 figure {{ margin: 0; break-inside: avoid; }}
 figure h3 {{ margin: 0 0 8px; font-size: 14.5px; font-weight: 600; }}
@@ -89,6 +90,7 @@ footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.
   table, code, pre {{ font-size: 7pt; }}
   th, td {{ padding: 3px 5px; font-size: inherit; }}
   td.wide {{ min-width: 0; padding-left: 29px; }}
-  td.changes {{ min-width: 0; }}
+  td.verdict {{ min-width: 8em; max-width: 12em; white-space: normal; text-wrap: balance; }}
+td.changes {{ min-width: 0; }}
 }}
 """.strip()
