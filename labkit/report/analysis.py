@@ -8,15 +8,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import bdtrc
 
-from labkit.report.arms import BITS, Arm, finals, finite
-from labkit.report.formats import plural
+from labkit.report.arms import BITS, LOSS, Arm, finals, finite
+from labkit.report.formats import plural, value
 from labkit.report.looks import LEVEL, levels
 from labkit.report.model import ALONE, Family, Noise, Table, against, family, noise, removed
+from labkit.report.notes import EPOCHS
 from labkit.report.power import MOST, resolvable, settling
 from labkit.report.statistics import UNCOMPARED, Difference, mean
 from labkit.report.verdicts import Rules, Verdict, judged
-
-LOSS = "val/loss"
 
 MARGIN = 0.005
 """Nats, below which a difference is negligible where an experiment says nothing else."""
@@ -203,7 +202,11 @@ def _verdict(arm: Arm, baseline: Arm, gap: Difference, analysis: Analysis, *, ar
     if lost and verdict.word == "win":
         ended = len(arm.done) + len(arm.diverged)
         return Verdict("none", unstable=gap.unstable, reason=f"{len(arm.done)} of {ended} survived: cannot win")
-    return verdict
+    rise = mean(run.rise for run in arm.done)
+    if verdict.word == "win" and rise > analysis.margin:
+        return Verdict("none", unstable=gap.unstable, reason=f"{LOSS} rises by {value(rise)} to its end: cannot win")
+    limited = verdict.word != "none" and max(arm.epochs, baseline.epochs) > EPOCHS
+    return replace(verdict, data_limited=limited)
 
 
 def _placebos(analysis: Analysis) -> str:

@@ -12,7 +12,7 @@ from labkit.report.statistics import UNCOMPARED, Difference, Interval, mean, spr
 from labkit.report.verdicts import NO_VERDICT, Verdict
 from labkit.tracking.record import Run
 
-BITS = "val/bpb"
+LOSS, BITS = "val/loss", "val/bpb"
 SPEED = "perf/tokens_per_s"
 _KEPT = (
     *("fingerprint", "status", "step", "final", "started", "ended", "seconds", "epochs", "diverged_at", "error"),
@@ -68,6 +68,12 @@ class Outcome:
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
         """Each key's curve by ascending step."""
         return self.run.metrics()
+
+    @property
+    def rise(self) -> float:
+        """How far the validation loss lies above its lowest when the run ends, in nats: 0 unless it rises."""
+        losses = [loss for _, loss in self.metrics.get(LOSS, []) if math.isfinite(loss)]
+        return losses[-1] - min(losses) if losses else 0.0
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ class Verdict:
     negligible: bool = False
     """The whole interval lies within ± M."""
     unstable: bool = False
+    data_limited: bool = False
+    """The data was read more often than new data is worth."""
     reason: str = ""
     """Why there is no verdict."""
     further: tuple[int, int] | None = None

@@ -12,10 +12,11 @@ NAMED = 8
 
 
 def shown(verdict: Verdict) -> str:
-    """WIN; LOSS, negligible; TIE, unstable; unresolved: 4 to 11 more seeds; no verdict: one seed"""
+    """WIN; LOSS, negligible; TIE, data-limited; unresolved: 4 to 11 more seeds; no verdict: one seed"""
     if verdict.word == "placebo":
         return f"({verdict.reason})"
-    marks = "".join(f", {mark}" for mark in ("negligible", "unstable") if getattr(verdict, mark))
+    held = {"negligible": verdict.negligible, "unstable": verdict.unstable, "data-limited": verdict.data_limited}
+    marks = "".join(f", {mark}" for mark, is_so in held.items() if is_so)
     if verdict.word == "none":
         return f"no verdict: {verdict.reason}"
     if verdict.word == "unresolved":

@@ -106,6 +106,25 @@ def test_an_arm_that_diverges_where_the_baseline_did_not_cannot_win(level) -> No
     assert verdicts(compare(experiment.edition))["better"] == "win"
 
 
+def test_an_arm_whose_validation_loss_rises_to_its_end_cannot_win(level) -> None:
+    experiment = level(5, {"better": -0.03, "worse": 0.03})
+    for name, gap in (("better", -0.03), ("worse", 0.03)):
+        for seed in range(5):
+            experiment.at(name, seed).append(999, {"val/loss": 1.0 + gap})
+            experiment.at(name, seed).append(1000, {"val/loss": 1.02 + gap})
+    found = compare(experiment.edition).variants
+    assert shown(found[0].verdict) == "no verdict: val/loss rises by 0.0200 to its end: cannot win"
+    assert shown(found[1].verdict) == "LOSS"
+
+
+def test_beyond_four_epochs_a_verdict_is_data_limited(level) -> None:
+    experiment = level(5, {"better": -0.03})
+    assert shown(compare(experiment.edition).variants[0].verdict) == "WIN"
+    for seed in range(5):
+        experiment.at("better", seed).update(epochs=4.5)
+    assert shown(compare(experiment.edition).variants[0].verdict) == "WIN, data-limited"
+
+
 def test_an_arm_that_diverges_can_lose(level) -> None:
     experiment = level(5, {"worse": 0.03})
     experiment.at("worse", 2).update(status="diverged", diverged_at=9)
