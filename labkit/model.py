@@ -94,6 +94,8 @@ class ModelSpec(Spec):
     def _fits(self) -> Self:
         if fault := self.attention.fault(self.d_model):
             raise ValueError(f"attention: {fault}")
+        if fault := self.residual.fault(self.norm):
+            raise ValueError(f"residual: {fault}")
         if fault := self.feedforward.fault(self.d_model):
             raise ValueError(f"feedforward: {fault}")
         if fault := self.position.fault(self.attention.width_of_head(self.d_model)):

@@ -353,6 +353,7 @@ def test_a_matrix_that_nobody_counts_is_refused_with_the_line_to_write() -> None
     [
         ({"attention.n_heads": 5, "attention.n_kv_heads": 5}, "attention: n_heads 5 does not divide d_model 32"),
         ({"attention.n_kv_heads": 3}, "attention: n_kv_heads 3 does not divide n_heads 4"),
+        ({"residual": "deepnorm", "norm": "none"}, "residual: deepnorm multiplies the stream in every branch"),
         ({"attention.head_dim": 7}, "position: rope turns pairs of features, but 1 of head_dim 7 is 7 features"),
         ({"position.fraction": 0.4}, "position: rope turns pairs of features, but 0.4 of head_dim 8 is 3 features"),
         (

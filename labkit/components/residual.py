@@ -6,6 +6,7 @@ x is the stream, f a branch, N a norm; l counts the layers from 1, L is their nu
 from typing import ClassVar, Literal
 
 from labkit.components.branches import Branches, Stream
+from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Part, Role
 from labkit.components.place import Place
 from labkit.components.scale import BranchScale, Unscaled
@@ -28,6 +29,10 @@ class Residual(Choice):
     def flow(self, branches: Branches, stream: Stream) -> None:
         """Send the stream through one layer."""
         raise NotImplementedError
+
+    def fault(self, norm: Norm) -> str | None:
+        """Why this cannot work with that norm, or None."""
+        return None
 
     def shrink(self, part: Part, place: Place) -> float:
         """What this placement multiplies the spread of a matrix's initial values by."""
@@ -121,6 +126,10 @@ class Deepnorm(Residual):
             stream.value = alpha * stream.value
             stream.add(out)
             (stream.value,) = stream.normed(branch.norm)
+
+    def fault(self, norm: Norm) -> str | None:
+        grows = "deepnorm multiplies the stream in every branch, which nothing undoes where norm is none"
+        return f"{grows}; write a norm, or residual 'post'" if isinstance(norm, NoNorm) else None
 
     def shrink(self, part: Part, place: Place) -> float:
         shrunk = part.role in (Role.VALUE, Role.OUTPUT, Role.GATE, Role.UP, Role.DOWN)
