@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from labkit.study.experiment import Experiment as Experiment
     from labkit.study.experiment import cross as cross
     from labkit.study.experiment import vary as vary
+    from labkit.study.frames import results as results
     from labkit.train.run import Budget as Budget
     from labkit.train.run import Evaluation as Evaluation
     from labkit.train.run import RunSpec as RunSpec
@@ -58,6 +59,7 @@ _HOMES = {
     "labkit.optim.schedule": "Schedule",
     "labkit.train.run": "Budget Evaluation RunSpec Seed",
     "labkit.study.experiment": "Experiment cross vary",
+    "labkit.study.frames": "results",
 }
 _HOME = {word: home for home, words in _HOMES.items() for word in words.split()}
 

@@ -1,0 +1,60 @@
+"""An experiment's records as frames."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+import labkit
+from labkit.spec import Mistake
+from labkit.study.frames import Results, results
+from labkit.tracking.record import Edition
+from tests.report.conftest import Synthetic
+
+DESCRIPTION = {
+    "file": "experiments/theta.py",
+    "command": "labkit run experiments/theta.py",
+    "question": "Does theta matter?",
+    "hypothesis": "No.",
+    "metric": "val/loss",
+    "match": "none",
+    "seeds": [0, 1],
+}
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Results:
+    """A baseline and a variant that is half a nat worse, two seeds each, measured at two steps."""
+    experiment = Synthetic(Edition(tmp_path / "runs" / "theta" / "main"), DESCRIPTION)
+    for name, loss in (("baseline", 2.0), ("1e5", 2.5)):
+        experiment.arm(name)
+        for seed in range(2):
+            experiment.run(name, seed, loss + 0.1 * seed, points=2)
+            experiment.at(name, seed).append(75, {"train/loss": loss})
+    return results("theta", tmp_path / "runs")
+
+
+def test_arms_are_told_with_their_differences(found: Results) -> None:
+    assert list(found.arms.index) == ["baseline", "1e5"]
+    assert found.arms.loc["1e5", "val/loss"] == pytest.approx(2.55)
+    assert found.arms.loc["1e5", "difference"] == pytest.approx(0.5)
+    assert list(found.arms["verdict"]) == ["", found.comparison.variants[0].verdict.word.upper()]
+
+
+def test_runs_are_told_by_arm_and_seed(found: Results) -> None:
+    assert list(found.runs.index) == [("baseline", 0), ("baseline", 1), ("1e5", 0), ("1e5", 1)]
+    assert found.runs.loc[("1e5", 1), "val/loss"] == pytest.approx(2.6)
+    assert (found.runs["status"] == "done").all()
+    assert all(Path(path, "record.json").exists() for path in found.runs["path"])
+
+
+def test_curves_are_told_by_arm_seed_and_step(found: Results) -> None:
+    assert list(found.curves.loc[("1e5", 0)].index) == [50, 75, 100]
+    assert found.curves.loc[("baseline", 1, 100), "val/loss"] == pytest.approx(2.1)
+    assert math.isnan(found.curves.loc[("baseline", 1, 75), "val/loss"])
+    assert [arm for arm, *_ in found.curves.index][::6] == ["baseline", "1e5"]
+
+
+def test_it_is_a_public_word_and_what_was_never_run_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="been run yet"):
+        labkit.results("theta", tmp_path)
