@@ -1,9 +1,14 @@
 """With labkit's kernels a model computes what it does with torch's operations: every variant, forward and backward."""
 
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
 from labkit import kernels
+from labkit.components import attention, mixing
 from labkit.components.parameters import logical
 from labkit.model import ModelSpec, Transformer
 from tests.specs import SMALL
@@ -42,10 +47,9 @@ def agrees(spec: ModelSpec, device: str, fused: kernels.Kernels) -> None:
 
 @pytest.fixture
 def interpreter() -> None:
-    if kernels.on_device(torch.device("cpu")) == "torch":
-        with kernels.using("triton"):
-            if kernels.on_device(torch.device("cpu")) == "torch":
-                pytest.skip("Triton's interpreter is not on")
+    with kernels.using("triton"):
+        if kernels.on_device(torch.device("cpu")) == "torch":
+            pytest.skip("Triton's interpreter is not on: there is a GPU, or no Triton")
 
 
 @pytest.mark.usefixtures("interpreter")
@@ -53,6 +57,41 @@ def interpreter() -> None:
 @pytest.mark.parametrize("changes", FEW, ids=str)
 def test_a_model_is_the_same_in_the_interpreter(changes: dict[str, object]) -> None:
     agrees(SMALL.patched(changes), "cpu", "triton")
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("changes", "taken"),
+    [
+        ({}, {"attend_packed": 2}),
+        ({"attention.sinks": True, "position": "alibi"}, {"attend_packed": 2}),
+        ({"attention.qk_norm": "rms"}, {"attend": 2}),
+        ({"attention": {"kind": "differential", "n_heads": 2}}, {"attend": 4}),
+        ({"position": "t5"}, {}),
+        ({"dropout.attention": 0.1}, {}),
+    ],
+    ids=str,
+)
+def test_attention_takes_its_kernel_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], taken: dict[str, int]
+) -> None:
+    calls: Counter[str] = Counter()
+    for module, name in ((attention, "attend_packed"), (mixing, "attend")):
+        monkeypatch.setattr(module, name, counted(getattr(module, name), calls, name))
+    held(SMALL.patched(changes), "cpu", "triton")
+    assert calls == taken
+    calls.clear()
+    held(SMALL.patched(changes), "cpu", "torch")
+    assert not calls
+
+
+def counted(function: Callable[..., Any], calls: Counter[str], name: str) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        calls[name] += 1
+        return function(*arguments, **options)
+
+    return call
 
 
 @pytest.mark.gpu
