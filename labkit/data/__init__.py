@@ -7,6 +7,7 @@ from labkit.data.corpus import Document as Document
 from labkit.data.corpus import Source as Source
 from labkit.data.corpus import Text as Text
 from labkit.data.huggingface import HuggingFace as HuggingFace
+from labkit.data.packages import Packages as Packages
 from labkit.data.prepare import DataSpec as DataSpec
 from labkit.data.prepare import prepare as prepare
 from labkit.data.pretrained import Pretrained as Pretrained
