@@ -8,7 +8,7 @@ of your own, for instance ``--set data.corpus='{"kind": "hf", "path": "HuggingFa
 from labkit import ModelSpec, RunSpec
 
 TEXT = {"corpus": "stdlib", "validation": 0.02}
-MORE_TEXT = {"corpus": {"kind": "packages", "names": ("torch", "scipy")}, "validation": 0.02}
+MORE_TEXT = {"corpus": {"kind": "packages", "names": ("torch", "scipy")}, "validation": 0.05}
 
 nano = RunSpec(
     model=ModelSpec(
@@ -50,8 +50,8 @@ mini = RunSpec(
     tokenizer={"kind": "bpe", "vocab_size": 8192},
     optimizer={"kind": "adamw", "lr": 2e-3, "betas": (0.9, 0.95), "weight_decay": 0.1},
     schedule={"kind": "cosine", "warmup": 0.1, "final": 0.1},
-    budget={"kind": "tokens", "tokens": 12_000_000},
-    batch_size=32,
+    budget={"kind": "tokens", "tokens": 16_000_000},
+    batch_size=16,
     precision="bf16",
 )
 
