@@ -2,7 +2,7 @@
 
     runs/<experiment>/<edition>/experiment.json
     runs/<experiment>/<edition>/<variant>/seed<k>-<fingerprint>/
-        spec.json  source/  record.json  metrics.jsonl  checkpoints/  console.log
+        spec.json  source/  record.json  metrics.jsonl  documents.npz  checkpoints/  console.log
 
 JSON files are replaced atomically; metrics are append-only, and of each (key, step) the last line counts. A finished
 run that another one takes the place of moves to ``<variant>/superseded/``. A file that holds anything else than what is
@@ -135,6 +135,10 @@ class Run:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def documents(self) -> Path:
+        return self.path / "documents.npz"
 
     @property
     def console_log(self) -> Path:

@@ -30,6 +30,12 @@ class Data(Part):
 class Positions(Part):
     edges: list[float] = []
     loss: list[float | None] = []
+    within: bool = False
+
+
+class Beyond(Part):
+    edges: list[float] = []
+    loss: dict[str, list[float | None]] = {}
 
 
 class Record(Part):
@@ -58,6 +64,7 @@ class Record(Part):
     error: str | None = None
     final: dict[str, float | None] = {}
     by_position: Positions = Positions()
+    beyond: Beyond = Beyond()
 
 
 class Member(Record):

@@ -13,7 +13,7 @@ import torch
 from labkit import kernels
 from labkit.data import Store
 from labkit.train.device import name, versions
-from labkit.train.evaluate import multiples
+from labkit.train.evaluate import longest_document, multiples
 from labkit.train.execution import Made
 from labkit.train.run import RunSpec, Runtime
 
@@ -71,9 +71,11 @@ def notes(spec: RunSpec, store: Store, device: torch.device) -> list[str]:
     said: list[str] = []
     if spec.precision == "bf16" and device.type == "cpu":
         said.append("precision: bf16 on a CPU is slow; fp32 is faster here")
+    kept = multiples(spec, store)
     for multiple in spec.evaluation.beyond:
-        if multiple not in multiples(spec, store):
+        if multiple not in kept:
             asked = f"evaluation.beyond: x{multiple} is {multiple * spec.model.context} tokens"
-            found = f"the model reads {spec.model.reach or 'any number'}, the validation split has {store.val.n_tokens}"
-            said.append(f"{asked}, {found}: not measured")
+            found = f"the model reads {spec.model.reach or 'any number'}"
+            longest = f"the longest validation document has {longest_document(store)}"
+            said.append(f"{asked}, {found}, {longest}: not measured")
     return said

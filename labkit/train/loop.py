@@ -10,6 +10,7 @@ from labkit.data import Batches, Store
 from labkit.model import Transformer, costs
 from labkit.optim.schedule import length
 from labkit.optim.weights import Weights
+from labkit.tracking import documents
 from labkit.tracking.record import Run
 from labkit.train.captured import Captured
 from labkit.train.checkpoint import Cadence, Checkpoints, packed, unpack
@@ -180,10 +181,11 @@ class Session:
     def end(self) -> str:
         """Measure the whole validation split and keep the weights."""
         with self.apart():
-            values, by_position = self.evaluator.at_the_end()
+            found = self.evaluator.at_the_end()
+            documents.keep(self.run, found.documents)
             self.checkpoints.finish(self.weights.logical(), {"step": self.done, "precision": self.spec.precision})
-            final = values | {"train/loss": self.watch.mean} | self.pace()
-            status = self.leave("done", final=final, by_position=by_position)
+            final = found.values | {"train/loss": self.watch.mean} | self.pace()
+            status = self.leave("done", final=final, by_position=found.by_position, beyond=found.beyond)
             self.checkpoints.clear()
         return status
 

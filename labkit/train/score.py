@@ -1,10 +1,11 @@
-"""What windows of the validation split score, summed up on the device.
+"""What windows of a validation split score: losses on the device, summed up on the host in float64, in a fixed order.
 
-B batch, T time.
+B batch, R rows of a batch that is always full, T time.
 """
 
 import math
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -13,40 +14,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labkit.model import IGNORED, Transformer
+from labkit.data.batches import PADDING
+from labkit.model import Transformer
 from labkit.train.execution import Eager, Made
 from labkit.train.feed import feed_on
+from labkit.train.moments import Moment, moment_on
+from labkit.train.reading import LAG
+
+Losses = NDArray[np.float64]
+Tokens = NDArray[np.int64]
 
 
-class Score:
-    """Sums over scored tokens, kept on the device; padding is not scored."""
+class Positions:
+    """Sums over windows, apart by the place in the window."""
 
-    def __init__(self, length: int, device: torch.device) -> None:
-        self.nats_T = torch.zeros(length, dtype=torch.float64, device=device)
-        self.tokens_T = torch.zeros(length, dtype=torch.int64, device=device)
-        self.bytes = torch.zeros((), dtype=torch.int64, device=device)
+    def __init__(self, length: int) -> None:
+        self.nats_T = np.zeros(length)
+        self.tokens_T = np.zeros(length, np.int64)
 
-    def clear(self) -> None:
-        """Begin anew."""
-        for total in (self.nats_T, self.tokens_T, self.bytes):
-            total.zero_()
-
-    def add(self, losses_BT: Tensor, scored_BT: Tensor, bytes_BT: Tensor) -> None:
-        self.nats_T += losses_BT.double().sum(0)
+    def add(self, losses_BT: Losses, scored_BT: NDArray[np.bool_]) -> None:
+        self.nats_T += losses_BT.sum(0)
         self.tokens_T += scored_BT.sum(0)
-        self.bytes += (bytes_BT * scored_BT).sum()
 
     @property
     def loss(self) -> float:
         """The mean over the scored tokens, in nats."""
-        return (self.nats_T.sum() / self.tokens_T.sum()).item()
+        return float(self.nats_T.sum() / self.tokens_T.sum())
 
-    @property
-    def bits_per_byte(self) -> float:
-        """The nats of the scored tokens over the UTF-8 bytes of exactly those tokens, in bits."""
-        return (self.nats_T.sum() / self.bytes).item() / math.log(2)
-
-    def by_position(self) -> dict[str, list[Any]]:
+    def bins(self) -> dict[str, list[Any]]:
         """The mean loss where n tokens of context are given, n in [1, 2), [2, 4), …, the last bin up to and with T."""
         length = len(self.nats_T)
         edges = [2**k for k in range(length.bit_length()) if 2**k < length] + [length]
@@ -57,64 +52,113 @@ class Score:
         return {"edges": edges, "loss": means}
 
 
+class Score:
+    """Sums over scored tokens; padding is not scored."""
+
+    def __init__(self, length: int, token_bytes: Tokens, end: int) -> None:
+        """`token_bytes` (vocabulary,) says how many UTF-8 bytes each token stands for; `end` ends a document."""
+        self.token_bytes, self.end = token_bytes, end
+        self.positions, self.inside = Positions(length), Positions(length)
+        self.bytes = 0
+
+    def add(self, losses_BT: Losses, tokens_BT: Tokens) -> None:
+        """Windows of length + 1 tokens with the loss of each but the first."""
+        targets_BT = tokens_BT[:, 1:]
+        scored_BT = targets_BT != PADDING
+        self.positions.add(losses_BT, scored_BT)
+        inside_B = ~(tokens_BT[:, :-1] == self.end).any(1)
+        self.inside.add(losses_BT[inside_B], scored_BT[inside_B])
+        self.bytes += int(self.token_bytes[targets_BT[scored_BT]].sum())
+
+    @property
+    def loss(self) -> float:
+        """The mean over the scored tokens, in nats."""
+        return self.positions.loss
+
+    @property
+    def bits_per_byte(self) -> float:
+        """The nats of the scored tokens over the UTF-8 bytes of exactly those tokens, in bits."""
+        return float(self.positions.nats_T.sum()) / self.bytes / math.log(2)
+
+    def by_position(self) -> dict[str, Any]:
+        """The loss by the tokens of context given, of windows that lie within a document; where none does, of all."""
+        within = bool(self.inside.tokens_T.all())
+        return (self.inside if within else self.positions).bins() | {"within": within}
+
+
 class Scorer:
     """Scores windows of one length, at most `rows` at once."""
 
-    def __init__(self, model: Transformer, token_bytes: Tensor, length: int, rows: int) -> None:
-        self.model, self.token_bytes, self.rows = model, token_bytes, rows
-        self.sum = Score(length, token_bytes.device)
+    def __init__(self, model: Transformer, device: torch.device, length: int, rows: int) -> None:
+        self.model, self.device, self.length, self.rows = model, device, length, rows
 
     @property
     def notes(self) -> list[str]:
         """What a reader of the record should know of how it was executed."""
         return []
 
-    def score(self, batches: Iterable[NDArray[np.int64]]) -> Score:
-        """Of batches (at most rows, length + 1); it holds until the next call."""
-        self.sum.clear()
+    def losses(self, batches: Iterable[Tokens]) -> Iterator[tuple[Losses, Tokens]]:
+        """The losses_BT of batches (at most rows, length + 1), each with its batch, in order; 0 for padding."""
         for batch in batches:
-            self.take(torch.from_numpy(batch))
-        return self.sum
+            yield self.of(torch.from_numpy(batch).to(self.device)).double().cpu().numpy(), batch
 
-    def take(self, tokens_BT: Tensor) -> None:
-        """Add a batch that lies on the host."""
-        self.add(tokens_BT.to(self.token_bytes.device))
-
-    def add(self, tokens_BT: Tensor) -> None:
-        given_BT, targets_BT = tokens_BT[:, :-1], tokens_BT[:, 1:]
-        losses_BT = self.model.losses(given_BT.clamp(min=0), targets_BT)
-        self.sum.add(losses_BT, targets_BT != IGNORED, self.token_bytes[targets_BT.clamp(min=0)])
+    def of(self, tokens_BT: Tensor) -> Tensor:
+        """The losses of a batch on the device."""
+        return self.model.losses(tokens_BT[:, :-1].clamp(min=0), tokens_BT[:, 1:])
 
 
 class SteadyScorer(Scorer):
     """Always as many at once, the last batch filled up with padding, so that the pass can be captured."""
 
-    def __init__(self, model: Transformer, token_bytes: Tensor, length: int, rows: int, execution: Eager) -> None:
-        super().__init__(model, token_bytes, length, rows)
-        self.feed, self.execution = feed_on(token_bytes.device, rows, length + 1), execution
+    def __init__(self, model: Transformer, device: torch.device, length: int, rows: int, execution: Eager) -> None:
+        super().__init__(model, device, length, rows)
+        self.feed, self.execution = feed_on(device, rows, length + 1), execution
+        self.losses_RT = torch.zeros(rows, length, dtype=torch.float64, device=device)
+        self.on_their_way: deque[tuple[Tensor, Moment, Tokens]] = deque()
+        self.free: list[Tensor] = []
 
     @cached_property
     def made(self) -> Made:
-        """What executes it; the sum is of no worth after it was made."""
-        return self.execution.made(lambda: self.add(self.feed.tokens_RT))
+        """What executes it."""
+        return self.execution.made(self.run)
+
+    def run(self) -> None:
+        self.losses_RT.copy_(self.of(self.feed.tokens_RT))
 
     @property
     def notes(self) -> list[str]:
         return self.made.notes("evaluation")
 
-    def score(self, batches: Iterable[NDArray[np.int64]]) -> Score:
-        (self.part,) = self.made.parts
-        return super().score(batches)
+    def losses(self, batches: Iterable[Tokens]) -> Iterator[tuple[Losses, Tokens]]:
+        (part,) = self.made.parts
+        for batch in batches:
+            self.feed.put(torch.from_numpy(batch))
+            part()
+            self._send(batch)
+            yield from self._arrived(LAG[self.device.type])
+        yield from self._arrived(0)
 
-    def take(self, tokens_BT: Tensor) -> None:
-        self.feed.put(tokens_BT)
-        self.part()
+    def _send(self, batch: Tokens) -> None:
+        """Let the losses go to the host, while the device goes on."""
+        if not self.free:
+            pinned = self.device.type == "cuda"
+            self.free.append(torch.empty_like(self.losses_RT, device="cpu", pin_memory=pinned))
+        there = self.free.pop().copy_(self.losses_RT, non_blocking=True)
+        self.on_their_way.append((there, moment_on(self.device), batch))
+
+    def _arrived(self, lag: int) -> Iterator[tuple[Losses, Tokens]]:
+        """Those that have arrived, in order; each holds until the next is asked for."""
+        while len(self.on_their_way) > lag:
+            losses_RT, moment, batch = self.on_their_way.popleft()
+            moment.wait()
+            yield losses_RT.numpy()[: len(batch)], batch
+            self.free.append(losses_RT)
 
 
 def scorer_on(
-    model: Transformer, token_bytes: Tensor, length: int, *, rows: int, often: int, execution: Eager
+    model: Transformer, device: torch.device, length: int, *, rows: int, often: int, execution: Eager
 ) -> Scorer:
     """What scores windows of a length where the model is, at most `rows` at once, and `often` so many in all."""
-    if token_bytes.device.type == "cuda":
-        return SteadyScorer(model, token_bytes, length, min(rows, often), execution)
-    return Scorer(model, token_bytes, length, rows)
+    if device.type == "cuda":
+        return SteadyScorer(model, device, length, min(rows, often), execution)
+    return Scorer(model, device, length, rows)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,11 +13,14 @@ from labkit.components import Norm, Place
 from labkit.data import windows
 from labkit.optim.optimizer import Optimizer
 from labkit.optim.weights import Weights
+from labkit.tracking import documents
 from labkit.tracking.record import Run
 from labkit.train.captured import Captured, waiting_refused
 from labkit.train.device import settings
+from labkit.train.evaluate import Evaluator
 from labkit.train.execution import Eager
 from labkit.train.feed import AHEAD, feed_on
+from labkit.train.finished import finished
 from labkit.train.loop import build
 from labkit.train.run import RunSpec, Runtime
 from labkit.train.score import SteadyScorer
@@ -152,14 +156,28 @@ def test_an_interrupted_captured_run_is_the_uninterrupted_one(lab, spec, curves,
 @torch.no_grad()
 def test_a_captured_evaluation_is_the_eager_one(lab, spec, device) -> None:
     model = build(spec, 257, device).eval()
-    token_bytes = torch.from_numpy(lab.store.token_bytes).to(device)
-    captured, eager = (SteadyScorer(model, token_bytes, 16, 4, execution) for execution in (Captured(), Eager()))
-    for limit in (7, None, 3):
-        sums = [scorer.score(windows(lab.store.val, 16, limit, rows=4)) for scorer in (captured, eager)]
-        assert torch.equal(sums[0].nats_T, sums[1].nats_T)
-        assert torch.equal(sums[0].tokens_T, sums[1].tokens_T)
-        assert sums[0].bytes == sums[1].bytes
+    captured, eager = (SteadyScorer(model, device, 16, 4, execution) for execution in (Captured(), Eager()))
+    for limit in (7, None, 3, None):
+        batches = list(windows(lab.store.val, 16, limit, rows=4))
+        found = [np.concatenate([losses.copy() for losses, _ in s.losses(batches)]) for s in (captured, eager)]
+        assert np.array_equal(*found)
     assert (captured.made.how, captured.notes) == ("captured", [])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_captured_evaluation_scores_documents_twice_alike_and_as_the_cpu_does(lab, spec, device, precision) -> None:
+    spec = spec.patched({"precision": precision, "model.dropout": 0.1})
+    run = lab.train(spec, device="cuda")
+    there = documents.kept(run)["val"]
+    again = documents.kept(lab.train(spec, device="cuda"))["val"]
+    assert np.array_equal(there.nats, again.nats)
+    model = finished(run, spec, torch.device("cpu"))
+    _, here = Evaluator(model, spec, lab.store, rows=4, device=torch.device("cpu"), execution=Eager()).whole(
+        lab.store.val
+    )
+    assert np.array_equal(here.tokens, there.tokens)
+    assert np.array_equal(here.bytes, there.bytes)
+    np.testing.assert_allclose(here.nats, there.nats, rtol=1e-5 if precision == "fp32" else 0.02)
 
 
 def test_a_captured_run_diverges_at_the_step_of_the_eager_one(lab, spec) -> None:

@@ -11,6 +11,7 @@ import torch
 from labkit.model import costs
 from labkit.optim.optimizer import Optimizer
 from labkit.spec import Mistake
+from labkit.tracking import documents
 
 
 def after(steps: int) -> Callable[[], bool]:
@@ -57,6 +58,15 @@ def test_a_finished_run_has_its_results_on_record(lab) -> None:
     assert final["perf/tflops"] == pytest.approx(final["perf/tokens_per_s"] * flops / 1e12)
     assert record["by_position"]["edges"] == [1, 2, 4, 8, 16]
     assert len(record["by_position"]["loss"]) == 4
+    assert record["beyond"]["edges"] == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_a_finished_run_keeps_what_it_scored_on_each_document(lab) -> None:
+    run = lab.train()
+    scores = documents.kept(run)["val"]
+    assert len(scores) == lab.store.val.n_documents
+    assert scores.nats.sum() / scores.tokens.sum() == pytest.approx(run.record()["final"]["val/loss"], rel=1e-14)
+    assert lab.train().documents.read_bytes() == run.documents.read_bytes()
 
 
 def test_the_curves_are_in_the_metrics(lab) -> None:
@@ -188,7 +198,7 @@ def test_a_bf16_run_learns_and_says_that_a_cpu_is_slow_at_it(lab, longer) -> Non
 def test_lengths_that_the_model_cannot_read_are_left_out_and_said(lab) -> None:
     record = lab.train(lab.spec.patched({"model.position": "learned"})).record()
     assert "val/loss_x2" not in record["final"]
-    assert "x2 is 32 tokens, the model reads 16" in record["notes"][0]
+    assert "x2 is 32 tokens, the model reads 16, the longest validation document has" in record["notes"][0]
 
 
 def test_a_rising_loss_is_a_divergence_with_a_step(lab) -> None:
