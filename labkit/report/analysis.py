@@ -14,6 +14,7 @@ from labkit.report.looks import LEVEL, levels
 from labkit.report.model import ALONE, Family, Noise, Table, against, family, noise, removed
 from labkit.report.notes import EPOCHS
 from labkit.report.power import MOST, resolvable, settling
+from labkit.report.resampling import Text, second
 from labkit.report.statistics import UNCOMPARED, Difference, mean
 from labkit.report.verdicts import Rules, Verdict, judged
 
@@ -81,6 +82,8 @@ class Analysis:
     """Placebos on record."""
     ledger: tuple[Mapping[str, Any], ...]
     """Verdicts given at fewer seeds."""
+    text: Text
+    """What the intervals over documents rest on."""
 
     @property
     def at_look(self) -> bool:
@@ -122,6 +125,8 @@ def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, .
     level = levels(looks, len(compared), len(arms))[due] if looks else LEVEL
     found, whole = noise(y_AS), family(y_AS[[0, *compared]])
     gaps = [_gap(y_AS, row, arm, found, whole=whole, level=level) for row, arm in enumerate(arms)]
+    intervals, text = second(arms, metric)
+    arms = [replace(arm, second=interval) for arm, interval in zip(arms, intervals, strict=True)]
     outside = dict(plan.elsewhere)
     if seeds in looks:
         outside |= {arm.name: gap.excludes_zero for arm, gap in zip(arms, gaps, strict=True) if arm.placebo}
@@ -139,6 +144,7 @@ def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, .
         outside=sum(outside.values()),
         placebos=len(outside),
         ledger=tuple(look for look in plan.ledger if look["seeds"] < seeds),
+        text=text,
     )
     pooled = len(arms) - 1 - len(found.unstable)
     size = {"arms": whole.size, "pooled": pooled}

@@ -10,6 +10,8 @@ from typing import Any
 
 from labkit.report.statistics import UNCOMPARED, Difference, Interval, mean, spread
 from labkit.report.verdicts import NO_VERDICT, Verdict
+from labkit.tracking import documents
+from labkit.tracking.documents import DocumentScores
 from labkit.tracking.record import Run
 
 LOSS, BITS = "val/loss", "val/bpb"
@@ -69,6 +71,11 @@ class Outcome:
         """Each key's curve by ascending step."""
         return self.run.metrics()
 
+    @cached_property
+    def documents(self) -> dict[str, DocumentScores]:
+        """What it scored on each document, by the validation set's name; empty where that is not on record."""
+        return documents.kept(self.run)
+
     @property
     def rise(self) -> float:
         """How far the validation loss lies above its lowest when the run ends, in nats: 0 unless it rises."""
@@ -104,8 +111,13 @@ class Arm:
     matched: Mapping[str, Any] | None = None
     """What it was matched on, what was moved for it, and the residual; none of the baseline or where nothing is."""
     second: Interval | None = None
-    """Another interval of the difference, from the text that was evaluated; None where it is not measured."""
+    """The 95 % interval of the difference over the evaluated documents; None where that is not measured."""
     verdict: Verdict = NO_VERDICT
+
+    @property
+    def text_error(self) -> float:
+        """Half the width of the interval over documents; NaN without one."""
+        return (self.second[1] - self.second[0]) / 2 if self.second else math.nan
 
     @property
     def title(self) -> str:

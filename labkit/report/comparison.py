@@ -82,7 +82,6 @@ class Comparison:
             footing(
                 self.arms,
                 self.analysis,
-                self.metric,
                 matched=f"{self.matched} by {self.law}" if self.law else self.matched or self.match,
                 notes=self.notes,
                 data=self.facts("data"),

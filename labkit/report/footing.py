@@ -6,8 +6,9 @@ from typing import Any
 
 from labkit.report.analysis import Analysis
 from labkit.report.arms import Arm
-from labkit.report.formats import count, interval, listed, plural, value
+from labkit.report.formats import count, listed, plural, value
 from labkit.report.notes import Note
+from labkit.report.resampling import Text
 
 
 def header(baseline: Arm, analysis: Analysis, metric: str) -> str:
@@ -27,14 +28,13 @@ def header(baseline: Arm, analysis: Analysis, metric: str) -> str:
 def footing(
     arms: Sequence[Arm],
     analysis: Analysis,
-    metric: str,
     *,
     matched: str,
     notes: Sequence[Note],
     data: Mapping[str, Sequence[Any]],
 ) -> Iterator[tuple[str, str]]:
     """Name and text of each line."""
-    yield from _second(arms, metric)
+    yield from _text(analysis.text, arms)
     if math.isfinite(analysis.resolves):
         yield "power", f"a difference of {value(analysis.resolves)} is shown with 80 % power"
     if math.isfinite(analysis.removed):
@@ -51,13 +51,18 @@ def footing(
     yield "scope", f"{size}, {text}: no claim beyond"
 
 
-def _second(arms: Sequence[Arm], metric: str) -> Iterator[tuple[str, str]]:
-    """The intervals over the text; where there is none, what the words then rest on."""
-    measured = [arm for arm in arms if arm.second is not None]
-    for arm in measured:
-        yield "text", f"{arm.name}: Δ {metric} over documents {interval(*(arm.second or ()))}"
-    if not measured and any(arm.verdict.word in ("win", "loss") for arm in arms):
-        yield "text", "no interval over documents: the words rest on the one over seeds"
+def _text(text: Text, arms: Sequence[Arm]) -> Iterator[tuple[str, str]]:
+    """What the intervals over documents rest on; where there is none, why, and what the words then rest on."""
+    measured = any(arm.second for arm in arms)
+    said: list[str] = []
+    if measured:
+        weak = f" (weak: their lengths make them worth {text.worth:.3g} equal ones)" if text.weak else ""
+        said = [f"text± is half the 95 % interval over {plural(text.documents, 'document')}{weak}"]
+    if text.reason:
+        also = "none for some" if measured else "no interval over documents, so the words rest on the seeds alone"
+        said = [*said, f"{also}: {text.reason}"]
+    if said:
+        yield "text", "; ".join(said)
 
 
 def _looks(analysis: Analysis) -> Iterator[tuple[str, str]]:

@@ -32,12 +32,13 @@ from labkit.tracking.record import Edition, write_bytes
 METHOD = """
 Δ is the mean over seeds of the variant minus the baseline of the same seed. One model, arm + seed, gives the noise σ,
 pooled over all arms; the intervals are Dunnett's, many against one: all of them hold together with 95 %, all looks
-included. Win and loss: the interval excludes 0. Tie: it includes 0, and the 90 % interval of the arm alone lies within
-± M. Anything else is unresolved; the further seeds are an 80 % band, since σ itself is uncertain. An unstable arm (its
-spread over three times the median) has the noise of its own pairs. A placebo is the baseline under other initial
-values: its interval is its own 95 %, and only the count of all placebos on record is judged. The spread is the standard
-deviation over seeds. Losses are in nats a token; bits per byte count the bytes of exactly the tokens scored. A
-diverged run has no final value. The tokens/s and the training time of a run leave out its
+included; text± is half the width of the 95 % interval over the evaluated documents, from 4,000 resamples of them, the
+same for all arms and seeds. Win and loss: both intervals exclude 0. Tie: the first includes 0, and the 90 % interval of
+the arm alone lies within ± M. Anything else is unresolved; the further seeds are an 80 % band, since σ itself is
+uncertain. An unstable arm (its spread over three times the median) has the noise of its own pairs. A placebo is the
+baseline under other initial values: its interval is its own 95 %, and only the count of all placebos on record is
+judged. The spread is the standard deviation over seeds. Losses are in nats a token; bits per byte count the bytes of
+exactly the tokens scored. A diverged run has no final value. The tokens/s and the training time of a run leave out its
 evaluations, checkpoints and start; started → ended is wall time, with all of it and any interruption."""
 
 VISIBLE = 0.0005
@@ -108,12 +109,13 @@ def _differences(comparison: Comparison) -> Iterator[str]:
 
 def _arm(index: int, arm: Arm, row: list[str]) -> list[Cell]:
     """A row of the table; a difference whose interval excludes zero stands out."""
-    name, difference, interval, verdict, *numbers, tally = row
+    name, difference, interval, sampled, verdict, *numbers, tally = row
     clear = "clear" if arm.difference.excludes_zero else ""
     return [
         named(index, name),
         number(difference, clear),
         number(interval, clear),
+        number(sampled),
         words("–" if verdict == NOTHING else verdict, f"verdict {clear}".strip()),
         *(number(cell) for cell in numbers),
         words(tally),

@@ -10,26 +10,21 @@ from labkit.report.words import shown
 
 SIMULTANEOUS = "95 % simultaneous"
 
+TEXT = "text±"
+"""Half the width of the 95 % interval over documents."""
+
+LEFT = frozenset({"variant", "arm", "verdict", "runs"})
+"""Columns of words."""
+
 Alignment = Literal["left", "right"]
 Rows = tuple[list[str], list[list[str]], list[Alignment]]
 
 
 def rows(arms: Sequence[Arm], metric: str) -> Rows:
     """Headers, one row an arm, and each column's alignment."""
-    headers = ["variant", f"Δ {metric}", SIMULTANEOUS, "verdict", metric, "spread", "bits/byte", "params", "tokens/s"]
-    alignments: list[Alignment] = [
-        "left",
-        "right",
-        "right",
-        "left",
-        "right",
-        "right",
-        "right",
-        "right",
-        "right",
-        "left",
-    ]
-    headers, table = [*headers, "runs"], [_row(arm) for arm in arms]
+    headers = ["variant", f"Δ {metric}", SIMULTANEOUS, TEXT, "verdict", metric, "spread", "bits/byte", "params"]
+    headers, table = [*headers, "tokens/s", "runs"], [_row(arm) for arm in arms]
+    alignments: list[Alignment] = ["left" if header in LEFT else "right" for header in headers]
     if metric != BITS:
         return headers, table, alignments
     kept = [index for index, header in enumerate(headers) if header != "bits/byte"]
@@ -38,21 +33,26 @@ def rows(arms: Sequence[Arm], metric: str) -> Rows:
 
 def brief_rows(arms: Sequence[Arm], metric: str) -> Rows:
     """One row a variant: its difference, its speed beside the baseline's, and its verdict."""
-    headers = ["arm", f"Δ {metric}", SIMULTANEOUS, "tok/s", "verdict"]
-    return headers, [_brief(arm, arms[0]) for arm in arms[1:]], ["left", "right", "right", "right", "left"]
+    headers = ["arm", f"Δ {metric}", SIMULTANEOUS, TEXT, "tok/s", "verdict"]
+    alignments: list[Alignment] = ["left" if header in LEFT else "right" for header in headers]
+    return headers, [_brief(arm, arms[0]) for arm in arms[1:]], alignments
 
 
 def _brief(arm: Arm, baseline: Arm) -> list[str]:
-    gap, faster = arm.difference, arm.tokens_per_s / baseline.tokens_per_s
-    return [arm.name, signed(gap.mean), interval(gap.low, gap.high), percent(faster), shown(arm.verdict)]
+    faster = percent(arm.tokens_per_s / baseline.tokens_per_s)
+    return [arm.name, *_difference(arm), faster, shown(arm.verdict)]
+
+
+def _difference(arm: Arm) -> list[str]:
+    """With both of its intervals."""
+    gap = arm.difference
+    return [signed(gap.mean), interval(gap.low, gap.high), value(arm.text_error)]
 
 
 def _row(arm: Arm) -> list[str]:
-    gap = arm.difference
     return [
         arm.title,
-        signed(gap.mean),
-        interval(gap.low, gap.high),
+        *_difference(arm),
         NOTHING if arm.is_baseline else shown(arm.verdict),
         value(arm.mean),
         value(arm.spread),

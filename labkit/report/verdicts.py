@@ -13,6 +13,10 @@ STEADY = 5
 """An unstable arm gets no verdict below so many seeds."""
 
 
+UNCLEAR = "not clear over documents, which takes more text"
+"""Why an arm whose interval over seeds excludes 0 still has no word."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What is said of an arm, and what more a reader has to hear with it."""
@@ -24,7 +28,7 @@ class Verdict:
     data_limited: bool = False
     """The data was read more often than new data is worth."""
     reason: str = ""
-    """Why there is no verdict."""
+    """Why there is no verdict, or why seeds alone do not settle what is unresolved."""
     further: tuple[int, int] | None = None
     """How many more seeds would settle what is unresolved: the ends of an 80 % band."""
 
@@ -52,10 +56,9 @@ def judged(gap: Difference, rules: Rules, second: Interval | None = None, residu
     ± M. Everything else is unresolved.
     """
     unstable = gap.unstable
-    if gap.n < 2:
-        return Verdict("none", reason="one seed" if gap.n else "no pair of seeds")
-    if math.isnan(gap.low):
-        return Verdict("none", reason="the noise is not measured")
+    if gap.n < 2 or math.isnan(gap.low):
+        few = "one seed" if gap.n else "no pair of seeds"
+        return Verdict("none", reason=few if gap.n < 2 else "the noise is not measured")
     if unstable and gap.n < STEADY:
         return Verdict("none", unstable=True, reason=f"unstable, and {gap.n} seeds are fewer than {STEADY}")
     side = _side((gap.low, gap.high), residual)
@@ -63,6 +66,8 @@ def judged(gap: Difference, rules: Rules, second: Interval | None = None, residu
         return Verdict("win" if side < 0 else "loss", _within((gap.low, gap.high), rules.margin), unstable)
     if not gap.excludes_zero and rules.last and _within(gap.inner, rules.margin):
         return Verdict("tie", unstable=unstable)
+    if side:
+        return Verdict("unresolved", unstable=unstable, reason=UNCLEAR)
     return Verdict("unresolved", unstable=unstable, further=rules.further(gap))
 
 

@@ -26,6 +26,8 @@ def shown(verdict: Verdict) -> str:
 
 def more(verdict: Verdict) -> str:
     """4 to 11 more seeds; what would settle it."""
+    if verdict.reason:
+        return verdict.reason
     low, high = verdict.further or (MOST + 1, MOST + 1)
     if low > MOST:
         return f"over {MOST} more seeds"

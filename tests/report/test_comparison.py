@@ -13,22 +13,25 @@ def test_the_baseline_comes_first_and_every_row_has_every_column(pair) -> None:
     headers, rows, alignments = comparison.rows()
     assert [arm.name for arm in comparison.arms] == ["baseline", "1e5", "5e5"]
     assert {len(row) for row in rows} == {len(headers)} == {len(alignments)}
-    assert rows[0][:5] == ["baseline", "-", "-", "-", "2.0000"]
-    assert rows[1][:4] == ["1e5", "-0.0490", "[-0.0639, -0.0341]", "WIN"]
-    assert rows[1][4:] == ["1.9510", "0.0195", "1.3007", "0.17M", "45.2k", "3 of 3"]
+    assert rows[0][:6] == ["baseline", "-", "-", "-", "-", "2.0000"]
+    assert rows[1][:5] == ["1e5", "-0.0490", "[-0.0639, -0.0341]", "-", "WIN"]
+    assert rows[1][5:] == ["1.9510", "0.0195", "1.3007", "0.17M", "45.2k", "3 of 3"]
 
 
 def test_the_short_table_gives_each_variants_verdict(pair) -> None:
     headers, rows, _ = compare(pair.edition).brief_rows()
-    assert headers == ["arm", "Δ val/loss", "95 % simultaneous", "tok/s", "verdict"]
-    assert rows[0] == ["1e5", "-0.0490", "[-0.0639, -0.0341]", "+0.0 %", "WIN"]
+    assert headers == ["arm", "Δ val/loss", "95 % simultaneous", "text±", "tok/s", "verdict"]
+    assert rows[0] == ["1e5", "-0.0490", "[-0.0639, -0.0341]", "-", "+0.0 %", "WIN"]
     assert rows[1][-1].startswith("unresolved: ")
     assert compare(pair.edition).header == "baseline* 2.0000 · 3 seeds, look 1 of 1 · σ 0.0055, 4 dof · M ±0.005"
 
 
 def test_under_the_table_stands_what_the_verdicts_rest_on_and_how_far_they_reach(pair) -> None:
     told = dict(compare(pair.edition).footing)
-    assert told["text"] == "no interval over documents: the words rest on the one over seeds"
+    assert told["text"] == (
+        "no interval over documents, so the words rest on the seeds alone: "
+        "9 runs of baseline, 1e5 and 5e5 have no losses by document on record; train again with --fresh"
+    )
     assert told["power"] == "a difference of 0.0197 is shown with 80 % power"
     assert told["pairing"] == "by seed removed 92 % of the variance"
     assert (told["confounds"], told["diverged"], told["epochs"]) == ("none", "0 of 9 runs", "0.4")
@@ -131,7 +134,7 @@ def test_an_experiment_that_has_not_begun_says_so(synthetic) -> None:
     comparison = compare(experiment.edition)
     assert comparison.answer.startswith("Nothing to compare yet")
     assert comparison.rows()[1][1] == [
-        *("1e5", "-", "-", "no verdict: no pair of seeds", "-", "-", "-", "0.17M", "-", "0 of 3, 3 missing")
+        *("1e5", "-", "-", "-", "no verdict: no pair of seeds", "-", "-", "-", "0.17M", "-", "0 of 3, 3 missing")
     ]
 
 

@@ -8,7 +8,7 @@ def test_markdown_holds_question_answer_table_notes_and_command(pair) -> None:
     lines = text.splitlines()
     assert lines[0] == "# theta"
     assert "**Question** Does theta matter?" in lines
-    columns = "| variant | Δ val/loss | 95 % simultaneous | verdict | val/loss | spread | bits/byte |"
+    columns = "| variant | Δ val/loss | 95 % simultaneous | text± | verdict | val/loss | spread | bits/byte |"
     assert f"{columns} params | tokens/s | runs |" in lines
     assert any(line.startswith("| 5e5 | +0.0000 |") for line in lines)
     assert any(line.startswith("- **diverged** 1e5: 2 of 3 survived") for line in lines)

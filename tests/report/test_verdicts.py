@@ -47,7 +47,18 @@ def test_what_an_imperfect_match_is_worth_has_to_be_exceeded() -> None:
     ("second", "word"), [((-0.05, -0.001), "win"), ((-0.05, 0.001), "unresolved"), ((0.1, 0.2), "unresolved")]
 )
 def test_a_second_interval_has_to_agree(second: tuple[float, float], word: str) -> None:
-    assert judged(gap(-0.03, -0.01), RULES, second).word == word
+    verdict = judged(gap(-0.03, -0.01), RULES, second)
+    assert (verdict.word, bool(verdict.reason), verdict.further) == (word, word == "unresolved", None)
+
+
+def test_a_second_interval_has_to_exceed_what_an_imperfect_match_is_worth_too() -> None:
+    assert judged(gap(-0.03, -0.01), RULES, (-0.03, -0.004), residual=0.003).word == "win"
+    assert judged(gap(-0.03, -0.01), RULES, (-0.03, -0.002), residual=0.003).word == "unresolved"
+
+
+def test_a_second_interval_shows_no_tie() -> None:
+    assert judged(gap(-0.004, 0.003), RULES, (-0.1, 0.1)).word == "tie"
+    assert judged(gap(-0.02, 0.001), RULES, (-0.02, -0.01)).further == (2, 7)
 
 
 @pytest.mark.parametrize(
