@@ -75,7 +75,7 @@ class Worker:
             try:
                 self.load(run, record.get("sources", {}))
                 spec = RunSpec.from_json(run.spec())
-                store = prepare(spec.data, spec.tokenizer, Path(record["base"]))
+                store = prepare(spec.data, spec.tokenizer, Path(record["base"]), also=spec.evaluation.also)
                 return {"status": train(run, spec, self.runtime, store, self.should_stop(run))}
             except (Exception, SystemExit) as error:
                 traceback.print_exc()

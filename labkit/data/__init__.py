@@ -8,6 +8,7 @@ from labkit.data.corpus import Source as Source
 from labkit.data.corpus import Text as Text
 from labkit.data.ends import bounds as bounds
 from labkit.data.ends import spans as spans
+from labkit.data.further import Further as Further
 from labkit.data.huggingface import HuggingFace as HuggingFace
 from labkit.data.packages import Packages as Packages
 from labkit.data.prepare import DataSpec as DataSpec

@@ -63,11 +63,11 @@ def windows(split: Split, length: int, limit: int | None = None, rows: int = 16)
 def require_window(split: Split, length: int) -> None:
     """Raises Mistake for a split that has no whole window of `length` targets."""
     if split.n_tokens <= length:
-        share = "smaller" if split.name == "train" else "larger"
+        remedies = {"train": " or a smaller data.validation", "validation": " or a larger data.validation"}
         shorter = f", or write a context of at most {split.n_tokens - 1}" if split.n_tokens > MIN_CONTEXT else ""
         raise Mistake(
             f"data.corpus: the {split.name} split has {split.n_tokens} tokens, fewer than one window of context + 1 = "
-            f"{length + 1}. Choose a longer text or a {share} data.validation{shorter}."
+            f"{length + 1}. Choose a longer text{remedies.get(split.name, '')}{shorter}."
         )
 
 

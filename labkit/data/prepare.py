@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from labkit.data.cache import appearing, cache_root, locked, writable
 from labkit.data.corpus import Corpus, Source
 from labkit.data.documents import SPLITTING
 from labkit.data.encoding import Encoder
+from labkit.data.further import Further, prepare_further
 from labkit.data.gather import gather
 from labkit.data.shards import dtype_for
 from labkit.data.stdlib import Stdlib
@@ -32,11 +34,18 @@ class DataSpec(Spec):
 
 
 @writable()
-def prepare(data: DataSpec, tokenizer: Tokenizer, base: Path, progress: Progress = Progress()) -> Store:  # noqa: B008
+def prepare(
+    data: DataSpec,
+    tokenizer: Tokenizer,
+    base: Path,
+    progress: Progress = Progress(),  # noqa: B008
+    also: Sequence[Further] = (),
+) -> Store:
     """The store of a corpus and a tokenizer: the one that is there, or made now. Raises Mistake.
 
     Relative paths in the specs start at the folder `base`. Two processes that want one store make it once; a killed one
     leaves nothing that is taken for a store. Equal contents have an equal `Store.hash`, whatever they are called.
+    `also` are further validation sets, which come in the same tokens.
     """
     source = data.corpus.resolve(base, progress)
     path = cache_root() / "stores" / _address(data, tokenizer, source, base)
@@ -45,7 +54,7 @@ def prepare(data: DataSpec, tokenizer: Tokenizer, base: Path, progress: Progress
             if not path.exists():
                 with appearing(path) as fresh:
                     _make(fresh, data, tokenizer, source, base=base, progress=progress)
-    return Store(path)
+    return prepare_further(also, Store(path), base, progress)
 
 
 def _address(data: DataSpec, tokenizer: Tokenizer, source: Source, base: Path) -> str:

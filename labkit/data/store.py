@@ -8,7 +8,7 @@ train-00000.bin  validation-00000.bin  …
 
 import hashlib
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -23,22 +23,23 @@ from labkit.spec import Mistake
 from labkit.tracking.record import read_json
 
 VERSION = 1
+EMPTY: Mapping[str, Path] = {}
 
 
 class Store:
     """An open token store. Cheap to open: the tokens are mapped, and only sizes are checked."""
 
-    def __init__(self, path: Path) -> None:
-        """Open a folder that `prepare` made. Raises Mistake for one that is missing or damaged."""
+    def __init__(self, path: Path, also: Mapping[str, Path] = EMPTY) -> None:
+        """Open a folder that `prepare` made, and further validation sets. Raises Mistake where one is damaged."""
         self.path = path
-        self._about = read_json(path / "store.json")
-        if self._about.get("version") != VERSION:
-            raise Mistake(f"{path} is no data store of this labkit. Remove it and run the experiment: it is made anew.")
+        self._about = described(path)
         self.hash: str = self._about["hash"]
         dtype = np.dtype(self._about["dtype"])
         self.train = Split.opened(path, "train", self._about["train"], dtype)
         self.val = Split.opened(path, "validation", self._about["validation"], dtype)
         self.end: int = self._about["end"]
+        self.also = {name: Whole(folder, name, dtype) for name, folder in also.items()}
+        """Further validation sets in the same tokens, by name."""
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
@@ -58,8 +59,17 @@ class Store:
                 f"{self.path / name} cannot be read: {error}. Remove the folder {self.path}: it is made anew."
             ) from error
 
+    @property
+    def identity(self) -> str:
+        """Names all that a run reads: the hash, and those of the further sets where there are any."""
+        if not self.also:
+            return self.hash
+        parts = [self.hash, {name: whole.hash for name, whole in self.also.items()}]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
     def facts(self) -> dict[str, Any]:
         """What a run's record says of its data."""
+        also = {name: whole.facts() for name, whole in self.also.items()}
         return {
             "store": str(self.path),
             "hash": self.hash,
@@ -71,6 +81,7 @@ class Store:
             "train_documents": self.train.n_documents,
             "val_documents": self.val.n_documents,
             "duplicates": self._about["duplicates"],
+            **({"identity": self.identity, "also": also} if also else {}),
         }
 
     @cached_property
@@ -93,6 +104,29 @@ class Store:
     def decode(self, ids: ArrayLike) -> str:
         """The text of tokens; what is no whole character is shown as �."""
         return b"".join(self.vocabulary[index] for index in np.ravel(ids).tolist()).decode(errors="replace")
+
+
+class Whole:
+    """A corpus that is a validation set as a whole."""
+
+    def __init__(self, path: Path, name: str, dtype: np.dtype[Any]) -> None:
+        self._about = described(path)
+        self.path, self.hash = path, str(self._about["hash"])
+        self.split = Split.opened(path, name, self._about["split"], dtype)
+
+    def facts(self) -> dict[str, Any]:
+        """What a run's record says of it."""
+        named = {name: self._about[name] for name in ("corpus", "corpus_version", "duplicates")}
+        counts = {"tokens": self.split.n_tokens, "bytes": self.split.n_bytes, "documents": self.split.n_documents}
+        return {"store": str(self.path), "hash": self.hash, **named, **counts}
+
+
+def described(path: Path) -> dict[str, Any]:
+    """What the store.json in a folder says. Raises Mistake where there is none of this format."""
+    about = read_json(path / "store.json")
+    if about.get("version") != VERSION:
+        raise Mistake(f"{path} is no data store of this labkit. Remove it and run the experiment: it is made anew.")
+    return about
 
 
 def lengths_of(vocabulary: list[bytes]) -> NDArray[np.int64]:

@@ -76,6 +76,8 @@ class Results:
             "difference": gap.mean,
             "low": gap.low,
             "high": gap.high,
+            "text_low": arm.second[0] if arm.second else None,
+            "text_high": arm.second[1] if arm.second else None,
             "verdict": "" if arm.is_baseline else shown(arm.verdict),
             "params": arm.params,
             "flops_per_token": arm.flops_per_token,

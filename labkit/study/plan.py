@@ -57,15 +57,16 @@ def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
     return [job for job in jobs if not only or job.counted.arm.name in only]
 
 
-def need_of(job: Job, data_hash: str, sources: Mapping[str, str]) -> Need:
+def need_of(job: Job, identity: str, sources: Mapping[str, str]) -> Need:
     """What a run's folder lacks. Other sources make only a run that has nothing to go on from another one.
 
-    Without a hash ("") the data is taken to be what it was.
+    Without the data's identity ("") it is taken to be what it was.
     """
     record = job.run.record()
     if not record:
         return "new"
-    if _recorded(job.run) != job.spec or data_hash not in ("", record.get("data", {}).get("hash")):
+    data = record.get("data", {})
+    if _recorded(job.run) != job.spec or identity not in ("", data.get("identity", data.get("hash"))):
         return "anew"
     if record["status"] in FINISHED:
         return "finished"

@@ -36,14 +36,14 @@ def prepare_apart(spec: RunSpec, base: Path, progress: Progress) -> Store:
         child.start()
     there.close()
     try:
-        return Store(_followed(here, progress))
+        return Store(*_followed(here, progress))
     finally:
         child.kill()
         child.join()
 
 
-def _followed(pipe: Any, progress: Progress) -> Path:
-    """Show what the child says until it has the store, whose path this gives."""
+def _followed(pipe: Any, progress: Progress) -> tuple[Path, dict[str, Path]]:
+    """Show what the child says until it has the store: this gives its path, and those of further sets by name."""
     shown: list[tuple[AbstractContextManager[Advance], Advance]] = []
     try:
         while True:
@@ -56,7 +56,7 @@ def _followed(pipe: Any, progress: Progress) -> Path:
             elif kind == "end":
                 shown.pop()[0].__exit__(None, None, None)
             elif kind == "store":
-                return told[0]
+                return told[0], told[1]
             else:
                 raise told[0]
     except EOFError:
@@ -72,7 +72,8 @@ def _prepare(spec: RunSpec, base: Path, pipe: Connection) -> None:
         signal.signal(number, signal.SIG_DFL)
     sys.stdout = sys.stderr
     try:
-        pipe.send(("store", prepare(spec.data, spec.tokenizer, base, _Told(pipe)).path))
+        store = prepare(spec.data, spec.tokenizer, base, _Told(pipe), spec.evaluation.also)
+        pipe.send(("store", store.path, {name: whole.path for name, whole in store.also.items()}))
     except Mistake as error:
         pipe.send(("failed", Mistake(str(error))))
     except OSError as error:

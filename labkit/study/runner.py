@@ -152,7 +152,7 @@ class Runner:
 
     def _missing(self) -> list[Job]:
         """The jobs that are not finished, and those that are to be run again; says what is not as it was."""
-        needs = {job: need_of(job, self._store(job).hash, self.sources) for job in self.jobs}
+        needs = {job: need_of(job, self._store(job).identity, self.sources) for job in self.jobs}
         kept = [job for job, need in needs.items() if need in ("finished", "continue", "retry")]
         changed = {job: changed_sources(job, self.sources) for job in kept}
         self._say_changed(changed, needs)
@@ -221,7 +221,7 @@ class Runner:
         """Look again, for another driver may have been at work, and make the folder ready."""
         if job.run.owned:
             return "elsewhere"
-        need = need_of(job, self._store(job).hash, self.sources)
+        need = need_of(job, self._store(job).identity, self.sources)
         if need == "finished" and job not in self.again:
             return "over"
         if (need == "anew" or job in self.again) and not self.planner.empty(job):
@@ -262,7 +262,7 @@ def _check_rows(runtime: Runtime, arm: Counted) -> None:
 def _check_length(job: Job, store: Store) -> None:
     """Raise Mistake where a split is shorter than one window."""
     try:
-        for split in (store.train, store.val):
+        for split in (store.train, store.val, *(whole.split for whole in store.also.values())):
             require_window(split, job.spec.model.context)
     except Mistake as error:
         raise Mistake(f"{job.counted.arm.name}: {error}") from error
@@ -278,4 +278,5 @@ def _bury(job: Job, answer: Answer) -> None:
 
 def _data_key(job: Job) -> str:
     spec = job.counted.arm.spec
-    return f"{spec.data.fingerprint} {spec.tokenizer.fingerprint}"
+    also = " ".join(f"{one.name} {one.fingerprint}" for one in spec.evaluation.also)
+    return f"{spec.data.fingerprint} {spec.tokenizer.fingerprint} {also}"

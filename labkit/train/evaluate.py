@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from labkit.data import Split, Store, bounds, spans, windows
+from labkit.data.batches import require_window
 from labkit.model import Transformer
 from labkit.tracking.documents import DocumentScores
 from labkit.train.documents import ByDocument
@@ -77,7 +78,8 @@ class Evaluator:
         execution: Eager,
     ) -> None:
         self.model, self.spec, self.store, self.device = model, spec, store, device
-        next(windows(store.val, spec.model.context, limit=1))
+        for split in (store.val, *(whole.split for whole in store.also.values())):
+            require_window(split, spec.model.context)
         self.scorer = scorer_on(
             model,
             device,
@@ -93,10 +95,14 @@ class Evaluator:
         return figures(PRIMARY, score)
 
     def at_the_end(self) -> Final:
-        """On the whole split, with the loss by document and by position; and beyond the training length."""
+        """On the whole split, with the loss by document and position; beyond the training length; on further sets."""
         score, documents = self.whole(self.store.val)
         lengths, beyond = self.beyond()
-        return Final(figures(PRIMARY, score) | lengths, score.by_position(), beyond, {PRIMARY: documents})
+        values, scores = figures(PRIMARY, score) | lengths, {PRIMARY: documents}
+        for name, whole in self.store.also.items():
+            other, scores[f"{PRIMARY}/{name}"] = self.whole(whole.split)
+            values |= figures(f"{PRIMARY}/{name}", other)
+        return Final(values, score.by_position(), beyond, scores)
 
     def whole(self, split: Split) -> tuple[Score, DocumentScores]:
         """All of a split, each target scored once."""

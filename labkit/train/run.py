@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from labkit.data import DataSpec, Tokenizer
+from labkit.data.further import Sets
 from labkit.kernels import Kernels
 from labkit.model import ModelSpec, costs
 from labkit.optim.optimizer import Optimizer
@@ -90,6 +91,9 @@ class Evaluation(Spec):
     """How many windows of the training length each of them reads."""
     beyond: tuple[Annotated[int, Field(ge=2, le=4096)], ...] = (2, 4)
     """Multiples of the training length whose loss is measured at the end, where the position encoding can."""
+    also: Sets = ()
+    """Further validation sets by name, {"books": {"kind": "text", "path": "books/*.txt"}}: each is scored as a whole
+    at the end, in the run's tokens, and reported uncorrected beside the one that decides."""
 
     def steps(self, steps: int) -> tuple[int, ...]:
         """After how many steps to evaluate, ascending."""

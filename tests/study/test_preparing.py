@@ -47,6 +47,13 @@ def test_the_store_is_the_one_that_prepare_makes_and_progress_is_shown(project: 
     assert shown.tasks["tokenizing the train split"] > 0
 
 
+def test_further_validation_sets_come_along(project: Path, spec: RunSpec) -> None:
+    also = {"again": spec.data.corpus.as_json()}
+    store = prepare_apart(spec.patched({"evaluation.also": also}), project / "experiments", Progress())
+    assert store.also["again"].split.n_bytes == store.train.n_bytes + store.val.n_bytes
+    assert store.identity != store.hash
+
+
 def test_a_mistake_in_the_data_is_one_here(project: Path, spec: RunSpec) -> None:
     with pytest.raises(Mistake, match="nowhere"):
         prepare_apart(spec.patched({"data.corpus.path": "nowhere"}), project / "experiments", Progress())

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from labkit.data import Split, Store
+from labkit.data.store import Whole
 from labkit.model import Transformer
 from labkit.spec import Mistake
 from labkit.train.evaluate import Evaluator, cut, multiples
@@ -25,7 +26,9 @@ def held(tokens: list[int], token_bytes: list[int]) -> Store:
     split = Split(
         "validation", [np.array(tokens, dtype=np.uint16)], len(tokens), sum(token_bytes[t] for t in tokens), 1
     )
-    return cast("Store", SimpleNamespace(val=split, end=END, token_bytes=np.array(token_bytes, dtype=np.int64)))
+    return cast(
+        "Store", SimpleNamespace(val=split, also={}, end=END, token_bytes=np.array(token_bytes, dtype=np.int64))
+    )
 
 
 class Fixed:
@@ -122,6 +125,15 @@ def test_an_untrained_model_knows_nothing(lab) -> None:
     assert max(final.by_position["loss"]) - min(final.by_position["loss"]) < 0.1
     assert (final.beyond["edges"], set(final.beyond["loss"])) == ([1, 2, 4, 8, 16, 32, 64], {"1", "2", "4"})
     assert {len(bins) for bins in final.beyond["loss"].values()} == {6}
+
+
+def test_further_sets_are_scored_whole_under_their_names(lab) -> None:
+    model, store = build(lab.spec, 257, torch.device("cpu")), Store(lab.store.path)
+    store.also["again"] = cast("Whole", SimpleNamespace(split=store.val))
+    final = judging(model, lab.spec, store, 4).at_the_end()
+    for kind in ("loss", "bpb"):
+        assert final.values[f"val/again/{kind}"] == final.values[f"val/{kind}"]
+    assert final.documents["val/again"].nats.tolist() == final.documents["val"].nats.tolist()
 
 
 def test_evaluation_leaves_the_model_in_training(lab) -> None:
