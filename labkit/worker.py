@@ -1,10 +1,11 @@
-"""The process that trains: it takes run folders one after another and writes nothing but their records.
+"""The process that trains: it takes run folders, one after another or several at once, and writes only their records.
 
     python -m labkit.worker [--runtime JSON] [RUN ...]
 
 Without folders it reads one a line from standard input, and trains until that is closed: then its driver is gone. It
 answers each with a line of JSON, {"run": path, "status": ...}: a status of the record, or "busy" where another process
-trains the run, or "reload" where its sources differ from those loaded here, so that a fresh worker has to take it.
+trains the run, "reload" where its sources differ from those loaded here, "again" where the process has to leave for
+another run's sake: so that a fresh worker has to take it. A line {"room": n} says that it trains up to n runs at once.
 SIGTERM, SIGINT, a closed input and a `stop` file let it checkpoint after the step at hand; such a run is paused.
 """
 
@@ -16,11 +17,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TextIO
 
 import torch
 
@@ -28,32 +30,126 @@ from labkit.data import prepare
 from labkit.spec import Mistake, ValidationError, explain
 from labkit.tracking.record import FINISHED, Busy, Damaged, Run
 from labkit.tracking.source import load
-from labkit.train.loop import train
-from labkit.train.run import RunSpec, Runtime
+from labkit.train.device import select
+from labkit.train.lanes import Lane, lane
+from labkit.train.loop import Company, training
+from labkit.train.room import Room, room_for
+from labkit.train.run import MOST_SIDE_BY_SIDE, RunSpec, Runtime
+from labkit.train.together import Member, Together
+from labkit.train.turns import Turns, each_in
 
 STOP_SECONDS = 1.0
 """How often a run looks for its `stop` file."""
+
+Told = dict[str, Any]
+"""What is answered of a run: its status, and why it failed."""
+
+
+class Trained:
+    """A run at hand, the lane that it trains in, and who is beside it."""
+
+    def __init__(self, path: Path, lane_: Lane, leaving: threading.Event) -> None:
+        self.path, self.run, self.lane, self.company, self.leaving = path, Run(path), lane_, Company(), leaving
+        self.looked, self.is_stopped = time.monotonic() - STOP_SECONDS, False
+
+    def is_told(self) -> bool:
+        """Whether it has to leave; looks for its `stop` file now and then."""
+        if (now := time.monotonic()) - self.looked >= STOP_SECONDS:
+            self.looked, self.is_stopped = now, self.run.stop_requested
+        return self.is_stopped or self.leaving.is_set()
 
 
 class Worker:
     """Trains runs, all of them with the sources of the first."""
 
-    def __init__(self, runtime: Runtime, answer: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, runtime: Runtime, answer: Callable[[Told], None]) -> None:
         self.runtime, self.answer = runtime, answer
         self.leaving = threading.Event()
         self.sources: dict[str, str] | None = None
         self.loaded = False
+        self.put_off: deque[Path] = deque()
+        """Runs that had no room in memory beside others."""
+        self.together: Together[Trained, Told] = Together(Room())
+        self.told_room = 1
 
-    def work(self, paths: Iterable[Path]) -> None:
-        """Take run after run until told to leave, or until one needs another worker."""
-        for path in paths:
-            status = self.take(Run(path))
-            self.answer({"run": str(path), **status})
-            if status["status"] == "reload" or self.leaving.is_set():
+    def work(self, paths: "Paths") -> None:
+        """Train what is given until told to leave, or until a run needs another worker."""
+        self.together = Together(self._room())
+        while True:
+            self._say_room()
+            while self._has_room() and (path := self._next(paths)):
+                self._begin(path)
+            if not self.together.members:
                 return
+            if over := self.together.turn():
+                self._end(over[0].key, over[1])
 
-    def take(self, run: Run) -> dict[str, Any]:
+    def _room(self) -> Room:
+        """Where the device is not there, the first run says so."""
+        try:
+            return room_for(self.runtime.side_by_side, select(self.runtime.device))
+        except Mistake:
+            return Room()
+
+    def _say_room(self) -> None:
+        """Let the driver know when it is another."""
+        if self.told_room and (wanted := self.together.room.wanted) != self.told_room:
+            self.told_room = wanted
+            self.answer({"room": wanted})
+
+    def _close(self) -> None:
+        """Take no more runs."""
+        self.told_room = 0
+        self.answer({"room": 0})
+
+    def _has_room(self) -> bool:
+        free = len(self.together) < self.together.room.wanted
+        return free and self.told_room > 0 and not self.leaving.is_set()
+
+    def _next(self, paths: "Paths") -> Path | None:
+        """The next run; waits for it where there is nothing else to do."""
+        return self.put_off.popleft() if self.put_off else paths.next(wait=not self.together.members)
+
+    def _begin(self, path: Path) -> None:
+        trained = Trained(path, self._free_lane(), self.leaving)
+        member = Member(trained, self.take(trained), trained.is_told)
+        self.together.join(member)
+        self._count()
+
+    def _free_lane(self) -> Lane:
+        with suppress(Mistake):
+            device = select(self.runtime.device)
+            used = {id(member.key.lane) for member in self.together.members}
+            free = (lane(device, index) for index in range(MOST_SIDE_BY_SIDE))
+            return next(each for each in free if id(each) not in used)
+        return Lane()
+
+    def _count(self) -> None:
+        for member in self.together.members:
+            member.key.company.is_of(min(len(self.together), self.together.room.at_once))
+
+    def _end(self, trained: Trained, told: Told) -> None:
+        self._count()
+        if told["status"] == "put off":
+            self.put_off.append(trained.path)
+            self.together.room.shrink(len(self.together))
+            return
+        is_lost = told["status"] == "failed" and is_broken()
+        if is_lost or told["status"] == "reload":
+            self._close()
+        self.answer({"run": str(trained.path), **told})
+        if is_lost:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """A CUDA error leaves a context that nothing runs in any more: not even a checkpoint is written."""
+        for member in self.together.members:
+            self.answer({"run": str(member.key.path), "status": "again"})
+        self.together.members.clear()
+
+    def take(self, trained: Trained) -> Turns[Told]:
         """Train one run, unless it is finished, busy, or not for this worker."""
+        run = trained.run
         try:
             if not run.spec():
                 return {"status": "failed", "error": f"{run.path}: no run is planned there"}
@@ -63,28 +159,30 @@ class Worker:
                     return {"status": record["status"]}
                 if self.sources not in (None, record.get("sources", {})):
                     return {"status": "reload"}
-                return self.train(run, record)
+                with run.console_log.open("a", buffering=1) as log:
+                    return (yield from each_in(self.train(trained, record), lambda: in_place(log, trained.lane)))
         except Busy:
             return {"status": "busy"}
         except Damaged as damaged:
             return {"status": "failed", "error": str(damaged)}
 
-    def train(self, run: Run, record: dict[str, Any]) -> dict[str, Any]:
+    def train(self, trained: Trained, record: dict[str, Any]) -> Turns[Told]:
         """Train a run that is locked; whatever goes wrong in it is put on its record."""
-        with output_to(run.console_log):
-            try:
-                self.load(run, record.get("sources", {}))
-                spec = RunSpec.from_json(run.spec())
-                store = prepare(spec.data, spec.tokenizer, Path(record["base"]), also=spec.evaluation.also)
-                return {"status": train(run, spec, self.runtime, store, self.should_stop(run))}
-            except (Exception, SystemExit) as error:
-                traceback.print_exc()
-                if torch.cuda.is_initialized():  # a CUDA error leaves a context that nothing runs in any more
-                    self.leaving.set()
-                run.update(status="failed", error=in_a_line(error), ended=time.time())
-                return {"status": "failed", "error": in_a_line(error)}
-            finally:
-                run.clear_stop()
+        run = trained.run
+        try:
+            self.load(run, record.get("sources", {}))
+            spec = RunSpec.from_json(run.spec())
+            store = prepare(spec.data, spec.tokenizer, Path(record["base"]), also=spec.evaluation.also)
+            status = yield from training(run, spec, self.runtime, store, trained.is_told, company=trained.company)
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            if isinstance(error, torch.OutOfMemoryError) and len(self.together) > 1:
+                return {"status": "put off"}
+            run.update(status="failed", error=in_a_line(error), ended=time.time())
+            return {"status": "failed", "error": in_a_line(error)}
+        finally:
+            run.clear_stop()
+        return {"status": status}
 
     def load(self, run: Run, sources: dict[str, str]) -> None:
         """Import the user's own files as they were captured, so that the components they define are known."""
@@ -95,23 +193,21 @@ class Worker:
             load(run.source / relative, run.source)
         self.loaded = True
 
-    def should_stop(self, run: Run) -> Callable[[], bool]:
-        """What training asks between two steps."""
-        looked, found = time.monotonic() - STOP_SECONDS, False
 
-        def stop() -> bool:
-            nonlocal looked, found
-            if (now := time.monotonic()) - looked >= STOP_SECONDS:
-                looked, found = now, run.stop_requested
-            return found or self.leaving.is_set()
-
-        return stop
+def is_broken() -> bool:
+    """Whether nothing runs on the GPU any more."""
+    try:
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 @contextmanager
-def output_to(log: Path) -> Generator[None]:
-    """Send what Python code prints to a run's log."""
-    with log.open("a", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
+def in_place(log: TextIO, lane_: Lane) -> Generator[None]:
+    """What Python code prints inside goes to a run's log, and what it computes into the run's lane."""
+    with redirect_stdout(log), redirect_stderr(log), lane_.turn():
         yield
 
 
@@ -125,7 +221,18 @@ def in_a_line(error: BaseException) -> str:
     return first if isinstance(error, Mistake) else f"{type(error).__name__}: {first}"
 
 
-class Input:
+class Paths:
+    """Run folders, all of them given at the start."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self.rest = deque(paths)
+
+    def next(self, *, wait: bool) -> Path | None:
+        """The next one; none where there is none yet, for which it may wait, or where there will be none."""
+        return self.rest.popleft() if self.rest else None
+
+
+class Input(Paths):
     """Run folders from standard input, a line each; its end sets `leaving`."""
 
     def __init__(self, leaving: threading.Event) -> None:
@@ -133,8 +240,11 @@ class Input:
         self.paths: SimpleQueue[Path | None] = SimpleQueue()
         threading.Thread(target=self.read, daemon=True).start()
 
-    def __iter__(self) -> Iterator[Path]:
-        return iter(self.paths.get, None)  # type: ignore[return-value]
+    def next(self, *, wait: bool) -> Path | None:
+        try:
+            return self.paths.get(block=wait)
+        except Empty:
+            return None
 
     def read(self) -> None:
         rest = b""
@@ -166,8 +276,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(json.dumps(line), file=output, flush=True)
 
     worker = Worker(runtime, answer)
-    paths = Input(worker.leaving) if not given.runs else given.runs
-    leave = worker.leaving.set if given.runs else paths.end
+    paths = Paths(given.runs) if given.runs else Input(worker.leaving)
+    leave = paths.end if isinstance(paths, Input) else worker.leaving.set
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leave())
     worker.work(paths)

@@ -98,7 +98,8 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def answers(text: str) -> list[str]:
-    return [json.loads(line)["status"] for line in text.splitlines()]
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [line["status"] for line in lines if "run" in line]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

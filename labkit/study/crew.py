@@ -1,10 +1,11 @@
-"""The crew: one worker a slot, taking jobs from one queue until it is empty."""
+"""The crew: one worker a slot, which takes jobs, as many at once as it has room for, until there are none left."""
 
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from labkit.study.executors import Answer, Slot, Worker
@@ -26,18 +27,53 @@ class Event:
     answer: Answer | None = None
 
 
+PUT_BACK = ("busy", "reload", "again")
+"""Answers after which a job is to be had again: another process has the run; other sources are loaded in the worker;
+the worker had to leave for another run's sake."""
+
+
+@dataclass
+class Post:
+    """A slot's worker, and the jobs that it is at."""
+
+    slot: Slot
+    worker: Worker | None = None
+    jobs: dict[Path, Job] = field(default_factory=dict[Path, Job])
+    is_alone: bool = False
+    """Its worker is for one job only."""
+
+    def takes(self, most: int) -> bool:
+        """Whether there is room for one more job, where the slot's share is so many."""
+        room = 1 if self.worker is None or self.is_alone else self.worker.room
+        return not self.jobs or len(self.jobs) < min(room, most)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether its worker, which has nothing to do, takes no other job."""
+        return self.worker is not None and (self.is_alone or not self.worker.room or not self.worker.is_alive)
+
+    def end(self) -> None:
+        """Have no worker."""
+        if self.worker is not None:
+            self.worker.end()
+        self.worker, self.is_alone = None, False
+
+
 class Crew:
     """Trains jobs on slots. Iterate over `events` in the main thread; `leave` and `kill` end it early."""
 
     def __init__(self, slots: Sequence[Slot], jobs: Sequence[Job], turn: Callable[[Job], Turn]) -> None:
         self.turn = turn
         self.waiting = list(jobs)
+        self.alone: set[Job] = set()
+        """Those that a worker died with, among others: which of them it died of is seen when each has its own."""
+        self.posts = [Post(slot) for slot in slots[: len(jobs)]]
         self.elsewhere: set[Job] = set()
         self.lock = threading.Lock()
         self.happened: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.leaving = threading.Event()
         self.workers: list[Worker] = []
-        self.threads = [threading.Thread(target=self._serve, args=(slot,), daemon=True) for slot in slots[: len(jobs)]]
+        self.threads = [threading.Thread(target=self._serve, args=(post,), daemon=True) for post in self.posts]
 
     def start(self) -> None:
         for thread in self.threads:
@@ -63,25 +99,60 @@ class Crew:
         for worker in self.workers:
             worker.kill()
 
-    def _serve(self, slot: Slot) -> None:
-        worker = None
-        while (job := self._next()) is not None:
-            try:
-                if worker is not None and not worker.alive:
-                    worker.end()
-                    worker = None
-                worker = worker or self._hire(slot)
-                self.happened.put(Event(job))
-                answer = worker.train(job.run)
-            except Exception as error:  # a full disk, no more processes: this job's failure, not the crew's
-                answer = Answer("failed", f"{type(error).__name__}: {error}", died=True)
-            if answer.status == "busy":
-                self._put_back(job)
-            elif answer.died and self.leaving.is_set():
-                answer = Answer("paused")
-            self.happened.put(Event(job, answer))
-        if worker is not None:
-            worker.end()
+    def _serve(self, post: Post) -> None:
+        while True:
+            while post.takes(self._share()) and (job := self._next(post)):
+                self._give(post, job)
+            if not post.jobs:
+                break
+            self._hear(post)
+        post.end()
+
+    def _share(self) -> int:
+        """How many jobs a slot may be at, so that no other has to go without."""
+        with self.lock:
+            left = len(self.waiting) + sum(len(post.jobs) for post in self.posts)
+        return -(-left // len(self.posts))
+
+    def _give(self, post: Post, job: Job) -> None:
+        try:
+            if post.is_spent:
+                post.end()
+            post.worker = post.worker or self._hire(post.slot)
+        except Exception as error:  # a full disk, no more processes: this job's failure, not the crew's
+            self._say(job, Answer("failed", f"{type(error).__name__}: {error}", died=True))
+            return
+        post.jobs[job.run.path] = job
+        post.is_alone = job in self.alone
+        self.happened.put(Event(job))
+        post.worker.give(job.run)
+
+    def _hear(self, post: Post) -> None:
+        assert post.worker
+        told = post.worker.answer(PAUSE)
+        if isinstance(told, Answer):
+            self._bury(post, told)
+        elif told and (job := post.jobs.pop(told[0], None)):
+            self._say(job, told[1])
+
+    def _bury(self, post: Post, death: Answer) -> None:
+        """A worker is gone: the only job at hand fails of it, and of several each gets another try, alone."""
+        jobs = list(post.jobs.values())
+        post.jobs.clear()
+        post.end()
+        if len(jobs) > 1 and not self.leaving.is_set():
+            self.alone.update(jobs)
+            death = Answer("again")
+        for job in jobs:
+            self._say(job, death)
+
+    def _say(self, job: Job, answer: Answer) -> None:
+        if answer.status in PUT_BACK:
+            self._put_back(job)
+            answer = Answer("busy")
+        elif answer.died and self.leaving.is_set():
+            answer = Answer("paused")
+        self.happened.put(Event(job, answer))
 
     def _hire(self, slot: Slot) -> Worker:
         with self.lock:
@@ -91,13 +162,14 @@ class Crew:
                 worker.leave()
         return worker
 
-    def _next(self) -> Job | None:
-        """The first job that can be trained; waits while all that are left are in other hands."""
+    def _next(self, post: Post) -> Job | None:
+        """The first job that can be trained; a post with nothing to do waits while all that are left are elsewhere."""
         while not self.leaving.is_set():
             with self.lock:
-                if job := next((job for job in list(self.waiting) if self._takes(job)), None):
+                fitting = [job for job in self.waiting if not post.jobs or job not in self.alone]
+                if job := next((job for job in fitting if self._takes(job)), None):
                     return job
-                if not self.waiting:
+                if post.jobs or not self.waiting:
                     return None
             time.sleep(PAUSE)
         return None

@@ -1,6 +1,7 @@
 """Where workers live: processes of this machine, one a GPU, or one single-threaded one a CPU core.
 
-A worker reads run folders from its standard input and answers each with a line of JSON. It sits in a session of its
+A worker reads run folders from its standard input and answers each with a line of JSON. It trains one at a time until
+it says that it has room for more. It sits in a session of its
 own, so that Ctrl-C reaches only the driver; when its standard input closes it checkpoints and leaves.
 """
 
@@ -10,9 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import torch
 
@@ -73,23 +77,32 @@ def _cpu(runtime: Runtime, workers: int) -> list[Slot]:
 
 
 class Worker:
-    """One process that trains run after run."""
+    """One process that trains run after run, or several at once."""
 
     def __init__(self, slot: Slot) -> None:
-        self.slot = slot
-        self._start()
+        asked = slot.runtime.side_by_side
+        self.room = 1 if asked == "auto" else asked
+        """How many runs it takes at once; it may say another number, 0 when it is about to leave."""
+        self.told: SimpleQueue[tuple[Path, Answer] | Answer] = SimpleQueue()
+        self._start(slot)
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
 
-    def train(self, run: Run) -> Answer:
-        """Have the run trained; returns when it is over."""
-        answer = self._ask(run)
-        while answer.status == "reload":  # its sources differ from those that the process has imported
-            self.end()
-            self._start()
-            answer = self._ask(run)
-        return answer
+    def give(self, run: Run) -> None:
+        """Have one more run trained."""
+        with suppress(BrokenPipeError, ValueError):  # it is dead, or has been asked to leave: its answer says so
+            self.stdin.write(f"{run.path}\n")
+            self.stdin.flush()
+
+    def answer(self, seconds: float) -> tuple[Path, Answer] | Answer | None:
+        """What it has said of a run, or its death, after which it says nothing more; None after so many seconds."""
+        try:
+            return self.told.get(timeout=seconds)
+        except Empty:
+            return None
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self.process.poll() is None
 
     def leave(self) -> None:
@@ -101,21 +114,22 @@ class Worker:
         """Have it leave, wait until it has, and close what was open to it."""
         self.leave()
         self.process.wait()
+        self.listener.join()
         self.stdout.close()
         self.errors.close()
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
+        if self.is_alive:
             os.killpg(self.process.pid, signal.SIGKILL)
 
-    def _start(self) -> None:
+    def _start(self, slot: Slot) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "labkit.worker", "--runtime", json.dumps(self.slot.runtime.as_json())],
+            [sys.executable, "-P", "-m", "labkit.worker", "--runtime", json.dumps(slot.runtime.as_json())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env={**os.environ, **self.slot.environment},
+            env={**os.environ, **slot.environment},
             start_new_session=True,
             text=True,
         )
@@ -123,16 +137,14 @@ class Worker:
         assert self.process.stdout
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
-    def _ask(self, run: Run) -> Answer:
-        with suppress(BrokenPipeError, ValueError):  # it is dead, or has been asked to leave
-            self.stdin.write(f"{run.path}\n")
-            self.stdin.flush()
+    def _listen(self) -> None:
         for line in self.stdout:
-            if line.startswith("{"):
-                told = json.loads(line)
-                return Answer(told["status"], told.get("error") or "")
+            told = json.loads(line) if line.startswith("{") else {}
+            self.room = told.get("room", self.room)
+            if "run" in told:
+                self.told.put((Path(told["run"]), Answer(told["status"], told.get("error") or "")))
         code, said = self.process.wait(), self._said()
-        return Answer("failed", _death(code, said), died=True, said=said)
+        self.told.put(Answer("failed", _death(code, said), died=True, said=said))
 
     def _said(self) -> str:
         self.errors.seek(0)

@@ -56,6 +56,7 @@ class Record(Part):
     runtime: dict[str, Any] = {}
     sessions: list[dict[str, Any]] = []
     notes: list[str] = []
+    side_by_side: PositiveInt = 1
     started: float | None = None
     ended: float | None = None
     seconds: float | None = None

@@ -102,9 +102,9 @@ class Cadence:
     def __init__(self, seconds: float) -> None:
         self.seconds, self.took, self.last = seconds, 0.0, time.monotonic()
 
-    @property
-    def due(self) -> bool:
-        return time.monotonic() - self.last >= max(self.seconds, self.took / SHARE)
+    def is_due(self, beside: int = 0) -> bool:
+        """Whether it is, where so many other runs wait meanwhile, as this one does for theirs."""
+        return time.monotonic() - self.last >= max(self.seconds, (1 + beside) * self.took / SHARE)
 
     def wrote(self, took: float) -> None:
         """A checkpoint has just been written, in so many seconds."""

@@ -6,8 +6,8 @@ import platform
 import re
 import resource
 from collections.abc import Generator
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from typing import Any
 import torch
 
 from labkit import kernels
+from labkit.components.parameters import key as hashed
 from labkit.optim.weights import Precision
 from labkit.spec import Mistake
+from labkit.train.lanes import lane
 from labkit.train.run import Runtime
 
 _deterministic: Any = torch.utils.deterministic  # a module that torch gives properties, unseen by type checkers
@@ -56,12 +58,52 @@ def select(name: str) -> torch.device:
 
 @contextmanager
 def settings(runtime: Runtime) -> Generator[torch.device]:
-    """The device, with what a run promises set on this process for as long as the run lasts.
+    """The device for whoever works on it alone: what a runtime promises holds, and all is queued in one lane."""
+    with promised(runtime) as device, lane(device).turn():
+        yield device
+
+
+@contextmanager
+def promised(runtime: Runtime) -> Generator[torch.device]:
+    """The device, with what a runtime promises set on this process, until the last run that asked for it is over.
 
     exact: deterministic kernels only, which rules cuDNN's attention out. Neither mode rounds products of fp32 to TF32.
     """
+    device = select(runtime.device)
+    if not _promises or _promises[-1].runtime != runtime:
+        promise = Promise(runtime)
+        promise.kept.enter_context(_kept(runtime, device))
+        _promises.append(promise)
+    promise = _promises[-1]
+    promise.count += 1
+    try:
+        yield device
+    finally:
+        promise.count -= 1
+        if promise.count == 0:
+            _promises.remove(promise)
+            promise.kept.close()
+        if device.type == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
+
+
+@dataclass(eq=False)
+class Promise:
+    """What is set on this process, and how many rely on it."""
+
+    runtime: Runtime
+    count: int = 0
+    kept: ExitStack = field(default_factory=ExitStack)
+
+
+_promises: list[Promise] = []
+
+
+@contextmanager
+def _kept(runtime: Runtime, device: torch.device) -> Generator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    device, exact, before = select(runtime.device), runtime.mode == "exact", _state()
+    exact, before = runtime.mode == "exact", _state()
     deterministic(exact)
     torch.backends.cuda.enable_cudnn_sdp(not exact)
     torch.set_float32_matmul_precision("highest")
@@ -72,22 +114,18 @@ def settings(runtime: Runtime) -> Generator[torch.device]:
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats(device)
     try:
-        with torch.cuda.stream(_stream(device)), kernels.using(runtime.kernels):
-            yield device
+        with kernels.using(runtime.kernels):
+            yield
     finally:
         _restore(*before)
-        if device.type == "cuda":
-            gc.collect()
-            torch.cuda.empty_cache()
 
 
-@lru_cache
-def _stream(device: torch.device) -> torch.cuda.Stream | None:
-    """What all of a run's work is queued on: not the default stream, on which nothing can be captured.
-
-    There is one in a process, since cuBLAS keeps a workspace for each.
-    """
-    return torch.cuda.Stream(device) if device.type == "cuda" else None
+def reseed(device: torch.device, *key: object) -> None:
+    """Let what a user's module draws from torch's own generators be a pure function of a key."""
+    seed = hashed(*key)
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
 
 
 def deterministic(chosen: bool) -> None:

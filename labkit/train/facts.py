@@ -27,6 +27,7 @@ def at_the_start(
     device: torch.device,
     made: Made,
     step: int,
+    beside: int,
 ) -> dict[str, Any]:
     """Where, with what and on what the run is about to go on; `started` is when it first did.
 
@@ -41,6 +42,7 @@ def at_the_start(
         "mode": "fast" if any(session["mode"] == "fast" for session in sessions) else "exact",
         "kernels": kernels.on_device(device),
         "execution": made.how,
+        "side_by_side": max(record.get("side_by_side", 1), beside),
         "precision": spec.precision,
         "sessions": sessions,
         "notes": [*notes(spec, store, device), *made.notes("step"), *moves(sessions)],
@@ -56,8 +58,14 @@ def at_the_start(
 def moves(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was not the same in all sessions of a run, so that its last digits may not be those of one session."""
     fields = ("device", "mode", "versions", "runtime")
-    changed = [what for what in fields if len({json.dumps(session[what], sort_keys=True) for session in sessions}) > 1]
+    told = [{**session, "runtime": _that_counts(session["runtime"])} for session in sessions]
+    changed = [what for what in fields if len({json.dumps(session[what], sort_keys=True) for session in told}) > 1]
     return [f"resumed with another {what}: not bit for bit an uninterrupted run" for what in changed]
+
+
+def _that_counts(runtime: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a runtime may change the last digits of a run."""
+    return {name: value for name, value in runtime.items() if name not in ("side_by_side", "checkpoint_seconds")}
 
 
 def _with_steps(sessions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

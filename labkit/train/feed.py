@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from labkit.data.batches import PADDING
+from labkit.train.lanes import stream_beside
 
 AHEAD = 6
 """How many inputs may be on their way to a device at once."""
@@ -49,7 +50,7 @@ class PinnedFeed(Feed):
 
     def __init__(self, rows: int, length: int, beside: int, device: torch.device) -> None:
         super().__init__(rows, length, beside, device)
-        self.stream = torch.cuda.Stream(device)
+        self.stream = stream_beside(torch.cuda.current_stream())
         self.slots = deque(Slot(self.values) for _ in range(AHEAD))
 
     def put(self, tokens_RT: Tensor, *beside: int) -> None:

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 
 import torch
 
@@ -16,12 +17,14 @@ from labkit.train.captured import Captured
 from labkit.train.checkpoint import Cadence, Checkpoints, packed, unpack
 from labkit.train.clock import Clock
 from labkit.train.curves import Curves, Speed
-from labkit.train.device import memory_gib, peak_flops, settings
+from labkit.train.device import peak_flops, promised, reseed, settings
 from labkit.train.evaluate import Evaluator
 from labkit.train.execution import Compiled, Eager
 from labkit.train.facts import at_the_start
+from labkit.train.footprint import Footprint
 from labkit.train.run import RunSpec, Runtime
 from labkit.train.step import Step
+from labkit.train.turns import Turn, Turns, finished
 from labkit.train.watch import Watch
 
 ShouldStop = Callable[[], bool]
@@ -33,9 +36,29 @@ def train(run: Run, spec: RunSpec, runtime: Runtime, store: Store, should_stop: 
     Goes on from the run's last checkpoint, in exact mode to the same bits.
     Raises Mistake for a runtime that does not fit the spec or the machine.
     """
+    with settings(runtime):
+        return finished(training(run, spec, runtime, store, should_stop, company=Company()))
+
+
+@dataclass
+class Company:
+    """How many runs train side by side, this one among them."""
+
+    now: int = 1
+    most: int = 1
+    """Since this one began, in this process."""
+
+    def is_of(self, count: int) -> None:
+        self.now, self.most = count, max(self.most, count)
+
+
+def training(
+    run: Run, spec: RunSpec, runtime: Runtime, store: Store, should_stop: ShouldStop, *, company: Company
+) -> Turns[str]:
+    """The same in turns of one step or less, between which other runs may have theirs, in lanes of their own."""
     runtime.rows(spec.batch_size)
-    with settings(runtime) as device:
-        return Session(run, spec, runtime, store, device).train(should_stop)
+    with promised(runtime) as device:
+        return (yield from Session(run, spec, runtime, store, device=device, company=company).train(should_stop))
 
 
 class Diverged(Exception):
@@ -49,11 +72,21 @@ class Diverged(Exception):
 class Session:
     """One stretch of a run, in one process. `done` counts the steps made, or still under way on the device."""
 
-    def __init__(self, run: Run, spec: RunSpec, runtime: Runtime, store: Store, device: torch.device) -> None:
+    def __init__(
+        self, run: Run, spec: RunSpec, runtime: Runtime, store: Store, *, device: torch.device, company: Company
+    ) -> None:
         self.run, self.spec, self.runtime, self.store, self.device = run, spec, runtime, store, device
+        self.company, self.footprint = company, Footprint(device)
+        with self.footprint.counted():
+            self.make()
+
+    def make(self) -> None:
+        """All that takes memory."""
+        run, spec, runtime, store, device = self.run, self.spec, self.runtime, self.store, self.device
         vocab_size, rows, execution = store.size, runtime.rows(spec.batch_size), execution_of(runtime, device)
         self.done, self.steps = 0, spec.steps(vocab_size)
         factors = [spec.schedule.factor(step, self.steps) for step in range(self.steps)]
+        reseed(device, spec.seed.init)
         self.model = build(spec, vocab_size, device)
         self.model.checkpointing = runtime.activation_checkpointing
         self.weights = Weights(self.model, spec.precision)
@@ -81,11 +114,13 @@ class Session:
         rates = [spec.optimizer.lr * factor for factor in factors]
         self.curves = Curves(run.append, self.steps, rates, self.clock, self.speed)
 
-    def train(self, should_stop: ShouldStop) -> str:
+    def train(self, should_stop: ShouldStop) -> Turns[str]:
         """Begin or go on; gives the status, which is on record by then."""
-        self.begin()
+        with self.footprint.counted():
+            self.begin()
         try:
-            return self.end() if self.advance(should_stop) else self.pause()
+            yield from self.turn()
+            return self.end() if (yield from self.advance(should_stop)) else self.pause()
         except Diverged as diverged:
             return self.diverge(diverged.step)
 
@@ -106,26 +141,48 @@ class Session:
             device=self.device,
             made=self.step.made,
             step=self.done,
+            beside=self.company.most,
         )
         self.notes: list[str] = facts["notes"]
         self.run.update(**facts, step=self.done, steps=self.steps, tokens=self.steps * self.spec.tokens_per_step)
         how = f"{facts['device']}, {facts['mode']}, {facts['execution']}"
         print(f"{how}: from step {self.done} of {self.steps}", *facts["notes"], sep="\n")
 
-    def advance(self, should_stop: ShouldStop) -> bool:
+    def turn(self, tokens: int = 0) -> Turns[None]:
+        """End a turn, and rest where that is asked."""
+        if (yield self.said(tokens)):
+            self.read(lag=0)
+            with self.clock.stopped():
+                yield self.said()
+            self.step.rest()
+
+    def said(self, tokens: int = 0) -> Turn:
+        is_captured = self.step.made.how == Captured.how
+        return Turn(tokens, self.step.sent.oldest, is_captured, self.footprint.most)
+
+    def advance(self, should_stop: ShouldStop) -> Turns[bool]:
         """Step until the end (True), or until told to stop (False). Raises Diverged."""
-        points = frozenset(self.spec.evaluation.steps(self.steps))
+        points, first = frozenset(self.spec.evaluation.steps(self.steps)), self.done
         while self.done < self.steps:
             if should_stop():
                 return False
-            self.step(self.done, torch.from_numpy(self.batches.train(self.done)))
-            self.done += 1
-            self.read()
+            with self.footprint.counted() if self.done == first else nullcontext():
+                self.make_step()
+            yield from self.turn(self.spec.tokens_per_step)
             if self.done in points:
                 self.evaluate()
-            if self.cadence.due:
+                yield from self.turn()
+            if self.cadence.is_due(beside=self.company.now - 1):
                 self.save()
+                yield from self.turn()
         return True
+
+    def make_step(self) -> None:
+        """One more step, and the readings of one some steps before. Raises Diverged."""
+        reseed(self.device, self.spec.seed.dropout, self.done)
+        self.step(self.done, torch.from_numpy(self.batches.train(self.done)))
+        self.done += 1
+        self.read()
 
     def read(self, lag: int | None = None) -> None:
         """Take the readings that have arrived to the curves, up to the step that diverged."""
@@ -136,13 +193,14 @@ class Session:
             self.curves.take(reading, self.surroundings)
 
     def surroundings(self, step: int) -> dict[str, float]:
-        return {"perf/memory_gib": memory_gib(self.device), "data/epoch": self.batches.epoch(step)}
+        return {"perf/memory_gib": self.footprint.gib, "data/epoch": self.batches.epoch(step)}
 
     @contextmanager
     def apart(self) -> Generator[None]:
         """What happens inside is not training: its time does not count."""
         self.read(lag=0)
-        with self.clock.stopped():
+        reseed(self.device, self.spec.seed.dropout, self.done, "apart")
+        with self.clock.stopped(), self.footprint.counted():
             yield
         self.step.rest()
 
@@ -191,12 +249,23 @@ class Session:
 
     def pace(self) -> dict[str, float]:
         speed = self.speed.metrics(self.clock.steps_per_second())
-        return speed | {"perf/memory_gib": memory_gib(self.device)}
+        return speed | {"perf/memory_gib": self.footprint.gib}
 
     def leave(self, status: str, **facts: object) -> str:
         """Put the end of this session on record."""
-        epochs, seconds = self.batches.epoch(self.done), self.clock.seconds
-        self.run.update(status=status, step=self.done, seconds=seconds, epochs=epochs, ended=time.time(), **facts)
+        epochs, seconds, most = self.batches.epoch(self.done), self.clock.seconds, self.company.most
+        if most > 1:
+            self.note([f"speed: trained side by side, {most} runs at most; its own is what they left to it"])
+        self.run.update(
+            status=status,
+            step=self.done,
+            seconds=seconds,
+            epochs=epochs,
+            ended=time.time(),
+            notes=self.notes,
+            side_by_side=max(most, self.run.record().get("side_by_side", 1)),
+            **facts,
+        )
         return status
 
 

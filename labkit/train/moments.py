@@ -9,6 +9,11 @@ import torch
 class Moment(Protocol):
     """When the work given to a device so far was done."""
 
+    @property
+    def passed(self) -> bool:
+        """Whether it has."""
+        ...
+
     def wait(self) -> None:
         """Return when it has passed."""
         ...
@@ -24,6 +29,10 @@ class HostMoment:
     def __init__(self) -> None:
         self.at = time.perf_counter()
 
+    @property
+    def passed(self) -> bool:
+        return True
+
     def wait(self) -> None:
         pass
 
@@ -37,6 +46,10 @@ class CudaMoment:
     def __init__(self) -> None:
         self.event = torch.cuda.Event(enable_timing=True)
         self.event.record()
+
+    @property
+    def passed(self) -> bool:
+        return self.event.query()
 
     def wait(self) -> None:
         self.event.synchronize()

@@ -57,6 +57,12 @@ class Readings:
             self.free.append(values)
             yield Reading(step + 1, loss, norm, bool(frozen), arrived.since(before))
 
+    @property
+    def oldest(self) -> Moment | None:
+        """What sending one more would wait for."""
+        full = len(self.on_their_way) >= LAG[self.device.type]
+        return self.on_their_way[0][3] if full and self.on_their_way else None
+
     def rest(self) -> None:
         """Something else comes between the last step and the next: its time is not the next one's."""
         self.last = None

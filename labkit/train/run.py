@@ -18,6 +18,9 @@ Natural = Annotated[int, Field(ge=0, lt=2**63)]
 MOST_STEPS = 10**8
 """Of a run: the learning rate of each is held in memory."""
 
+MOST_SIDE_BY_SIDE = 8
+"""Each takes two streams of a GPU, of which there are thirty-two."""
+
 Positive = Annotated[Number, Field(gt=0)]
 
 
@@ -171,6 +174,8 @@ class Runtime(Spec):
     """Time between checkpoints; more where writing one takes over a twentieth of it."""
     threads: Annotated[int, Field(gt=0, le=4096)] = 1
     """Of the CPU, for one worker."""
+    side_by_side: Literal["auto"] | Annotated[int, Field(gt=0, le=MOST_SIDE_BY_SIDE)] = "auto"
+    """How many runs a worker trains at once, each to the same bits as alone; auto: as many as a GPU is faster with."""
 
     def rows(self, batch_size: int) -> int:
         """Sequences in a micro-batch. Raises Mistake if they do not divide the batch."""

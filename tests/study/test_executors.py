@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labkit.spec import Mistake
-from labkit.study.executors import Slot, Worker, slots
+from labkit.study.executors import Answer, Slot, Worker, slots
 from labkit.tracking.record import Run
 from labkit.train.run import Runtime
 
@@ -67,8 +67,10 @@ def test_a_device_that_is_not_there_is_refused(machine: Machine, gpus: int, devi
 
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
     worker = Worker(Slot(Runtime(device="cpu"), {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere"}))
-    answer = worker.train(Run(tmp_path))
+    worker.give(Run(tmp_path))
+    answer = worker.answer(60)
     worker.end()
+    assert isinstance(answer, Answer)
     assert (answer.status, answer.died) == ("failed", True)
     assert "exit code 1" in answer.error
     assert "encodings" in answer.said

@@ -173,14 +173,14 @@ def test_checkpoints_take_at_most_a_twentieth_of_the_time(monkeypatch: pytest.Mo
     monkeypatch.setattr("labkit.train.checkpoint.time.monotonic", lambda: now)
     cadence = Cadence(30.0)
     now = 29.9
-    assert not cadence.due
+    assert not cadence.is_due()
     now = 30.0
-    assert cadence.due
+    assert cadence.is_due()
     cadence.wrote(took=3.0)
     now = 89.9
-    assert not cadence.due
+    assert not cadence.is_due()
     now = 90.0
-    assert cadence.due
+    assert cadence.is_due()
 
 
 def test_what_is_left_can_be_read_by_whom_the_folder_lets(lab, checkpoints: Checkpoints, tmp_path: Path) -> None:

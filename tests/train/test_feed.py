@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from labkit.train import feed as feeding
 from labkit.train.feed import Feed, PinnedFeed, feed_on
 
 CPU = torch.device("cpu")
@@ -77,11 +78,11 @@ class Log:
         monkeypatch.setattr(torch, "empty", partial(unpinned, torch.empty))
         for name, value in {
             "Event": Event,
-            "Stream": lambda _: "side",
             "stream": Switch,
             "current_stream": lambda: log.stream,
         }.items():
             monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(feeding, "stream_beside", lambda _: "side")
 
 
 def test_inputs_are_copied_ahead_on_a_stream_of_their_own(monkeypatch) -> None:
