@@ -31,6 +31,7 @@ from labkit.components import (
 from labkit.components.auxiliary import auxiliaries
 from labkit.components.branches import Branches, Stream, scales
 from labkit.components.dropout import KeyedDropout, place_sites
+from labkit.components.embedding import head_losses
 from labkit.components.loss import IGNORED as IGNORED
 from labkit.components.parameters import Part, Role, draw, logical_parts, parts_of
 from labkit.components.parametrization import Standard
@@ -238,9 +239,9 @@ class Transformer(nn.Module):
         where the spec has them. All are times `scale`, which costs nothing here: 1 / targets and a sum make a mean.
         """
         hidden_BTD, left = self._hidden(tokens_BT)
-        logits_NV = self.head(hidden_BTD.flatten(0, 1), self.embedding.weight)
-        of = self.spec.loss.trained if self.training else self.spec.loss.plain
-        losses_BT = of(logits_NV, targets_BT.flatten(), scale).view_as(targets_BT)
+        options = self.spec.loss.trained if self.training else {}
+        given = hidden_BTD.flatten(0, 1), self.embedding.weight, targets_BT.flatten()
+        losses_BT = head_losses(self.head, *given, scale=scale, **options).view_as(targets_BT)
         for loss_BT in left:
             losses_BT = losses_BT + loss_BT * (scale * (targets_BT != IGNORED))
         return losses_BT

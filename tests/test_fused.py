@@ -11,6 +11,7 @@ from labkit import kernels
 from labkit.components import attention, mixing
 from labkit.components.parameters import logical
 from labkit.model import ModelSpec, Transformer
+from labkit.optim.weights import Weights
 from tests.specs import SMALL
 from tests.test_conformance import PLACES, randomized, variants
 
@@ -101,3 +102,21 @@ def test_every_variant_is_the_same_on_a_gpu(changed: tuple[type, object]) -> Non
     family, variant = changed
     spec = SMALL.patched({PLACES[family]: variant, "dropout": 0.0})
     agrees(spec, "cuda", "auto")
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("changes", [{}, {"norm": "layer", "head": {"kind": "untied", "bias": True}}], ids=str)
+def test_gradients_written_where_they_gather_are_those_handed_over(changes: dict[str, object]) -> None:
+    gathered: list[torch.Tensor] = []
+    for which in ("triton", "torch"):
+        model = Transformer(SMALL.patched(changes), 11)
+        randomized(model, "cpu").train()
+        weights = Weights(model, "fp32")
+        tokens = torch.randint(11, (2, 17), generator=torch.Generator().manual_seed(1))
+        with kernels.using(which):
+            with weights.replaced():
+                model.losses(tokens[:, :-1], tokens[:, 1:]).sum().backward()
+            model.losses(tokens[:, :-1], tokens[:, 1:]).sum().backward()
+        gathered.append(weights.gradient)
+    torch.testing.assert_close(*gathered, rtol=2e-4, atol=2e-4)

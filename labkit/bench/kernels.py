@@ -179,13 +179,20 @@ def heads(names: list[str], count: int, width: int, vocab: int) -> Row:
     """The head's product and the loss, against the three products by themselves."""
     theirs = liger("transformers.functional.liger_fused_linear_cross_entropy")
     hidden, weight = leaf(count, width, dtype=torch.bfloat16), leaf(vocab, width, dtype=torch.bfloat16, std=0.02)
-    targets, into = torch.randint(0, vocab, (count,), device="cuda"), torch.empty(vocab, width, device="cuda")
+    targets = torch.randint(0, vocab, (count,), device="cuda")
+    placed: Any = weight.detach().clone().requires_grad_()
+    placed.gathering = kernels.Gathering(torch.empty(vocab, width, device="cuda"))
 
-    def ours(h: Tensor, w: Tensor, **places: Any) -> Tensor:
-        return kernels.linear_cross_entropy(h, w, targets, scale=1 / count, **places)[0]
+    def ours(h: Tensor, w: Tensor, *, chunked: bool = True) -> Tensor:
+        return kernels.linear_cross_entropy(h, w, targets, scale=1 / count, chunked=chunked).sum()
+
+    def gathered(h: Tensor, w: Tensor, *, chunked: bool = True) -> Tensor:
+        placed.gathering.is_awaited = True
+        return ours(h, placed, chunked=chunked) + 0.0 * w.flatten()[0]
 
     ways: dict[str, Callable[..., Tensor]] = {
-        "labkit": partial(ours, into=into, overwrite=True),
+        "labkit": gathered,
+        "not in chunks": partial(gathered, chunked=False),
         "own gradient": ours,
         **peers(
             names, lambda h, w: F.cross_entropy((h @ w.T).float(), targets),
@@ -220,7 +227,7 @@ def embeddings(names: list[str]) -> Iterator[Case]:
     """Of words as they are distributed in text, with a gradient that is added to what a tied head wrote."""
     for count, width, vocab in ((32_768, 768, 50_304), (16_384, 2048, 32_000)):
         chances = 1 / torch.arange(1, vocab + 1, device="cuda", dtype=torch.float64)
-        into = torch.zeros(vocab, width, device="cuda")
+        place = kernels.Gathering(torch.zeros(vocab, width, device="cuda"))
         unique = len(torch.multinomial(chances, count, replacement=True).unique())
 
         def inputs(count: int, chances: Tensor = chances, width: int = width) -> list[Tensor]:
@@ -230,8 +237,13 @@ def embeddings(names: list[str]) -> Iterator[Case]:
         yield Case(
             "embedding", f"{count}x{width}x{vocab}", torch.bfloat16,
             [4 * count * width, 2 * count * width + 8 * unique * width], partial(inputs, count), partial(inputs, 64),
-            one(partial(kernels.embedding, into=into)), peers(names, one(F.embedding), None),
+            one(partial(_gathered, place)), peers(names, one(F.embedding), None),
         )  # fmt: skip
+
+
+def _gathered(place: Any, tokens: Tensor, weight: Any) -> Tensor:
+    weight.gathering = place
+    return kernels.embedding(tokens, weight)
 
 
 def optimizers(names: list[str]) -> Iterator[Row]:

@@ -4,6 +4,7 @@ B batch, T time, D width, H heads, K key-value heads, d head_dim, R gates.
 """
 
 import math
+from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Linear, Part, Role
 from labkit.components.place import Place
 from labkit.components.position import Position, Unplaced
-from labkit.components.qk_norm import NoQkNorm, NormAfter, NormBefore, QkNorm
+from labkit.components.qk_norm import NormAfter, NormBefore, QkNorm
 from labkit.components.rotary import Rotary
 from labkit.components.score_scale import InverseRoot, ScoreScale
 from labkit.components.width import HeadCount, HeadWidth
@@ -103,7 +104,7 @@ class Attention(Choice):
     def normalising(self, heads: tuple[int, int], head_dim: int, place: Place) -> QkNorm:
         """What heads[0] queries and heads[1] keys, packed in this order, go through around their rotation."""
         if isinstance(self.qk_norm, NoNorm):
-            return NoQkNorm()
+            return QkNorm(heads)
         is_joint = self.qk_norm_over == "all_heads"
         query, key = (self.qk_norm.build(n * head_dim if is_joint else head_dim, place) for n in heads)
         placed = NormBefore if self.qk_norm_place == "before_position" else NormAfter
@@ -167,7 +168,7 @@ class SelfAttention(AttentionModule):
         self.rotary = position.rotary(self.head_dim, place)
         self.mixing = spec.mixing((self.head_dim, self.head_dim), place, position, dropout)
         self.output = Linear(q, Part(Role.OUTPUT, width, q), has_bias=spec.output_bias)
-        has_none_between = isinstance(self.qk_norm, NoQkNorm) and isinstance(self.gate, NoGate)
+        has_none_between = type(self.qk_norm) is QkNorm and isinstance(self.gate, NoGate)
         self.is_packed = has_none_between and isinstance(self.rotary, (Rotary, Unplaced))
         """Whether nothing stands between the product, the rotation and the scores, so that one kernel takes it all."""
 
@@ -186,8 +187,7 @@ class SelfAttention(AttentionModule):
         q, k, v, gates = self.qkv.sizes
         qk_BTN, v_BTN, gate_BTR = qkv_BTN.split((q + k, v, gates), dim=-1)
         qk_BTHd, v_BTKd = (x_BTN.unflatten(-1, (-1, self.head_dim)) for x_BTN in (qk_BTN, v_BTN))
-        qk_BTHd = self.qk_norm.after(self.rotary(self.qk_norm.before(qk_BTHd), offset))
-        q_BTHd, k_BTKd = qk_BTHd.split((self.n_heads, self.n_kv_heads), dim=2)
+        q_BTHd, k_BTKd = self.qk_norm(qk_BTHd, partial(self.rotary, offset=offset))
         return Heads(q_BTHd.transpose(1, 2), k_BTKd.transpose(1, 2), v_BTKd.transpose(1, 2), gate_BTR)
 
     def mix(self, heads: Heads, offset: int) -> Tensor:

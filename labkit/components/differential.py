@@ -4,6 +4,7 @@ B batch, T time, H heads, d features of a query or key, of which a head has two,
 """
 
 import math
+from functools import partial
 from typing import Literal
 
 import torch
@@ -72,8 +73,7 @@ class DifferentialAttention(AttentionModule):
         q, k, v, gates = self.qkv.sizes
         qk_BTN, v_BTN, gate_BTR = self.qkv(x_BTD).split((q + k, v, gates), dim=-1)
         qk_BTHd = qk_BTN.unflatten(-1, (-1, self.head_dim))
-        qk_BTHd = self.qk_norm.after(self.rotary(self.qk_norm.before(qk_BTHd), offset))
-        q_BTHd, k_BTHd = qk_BTHd.chunk(2, dim=2)
+        q_BTHd, k_BTHd = self.qk_norm(qk_BTHd, partial(self.rotary, offset=offset))
         v_BTHe = v_BTN.unflatten(-1, (self.n_heads, -1))
         return Heads(q_BTHd.transpose(1, 2), k_BTHd.transpose(1, 2), v_BTHe.transpose(1, 2), gate_BTR)
 

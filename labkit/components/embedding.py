@@ -4,13 +4,12 @@ import math
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from labkit.components.mixing import Cap
+from labkit.components.mixing import Cap, capped
 from labkit.components.norm import NoNorm, Norm
 from labkit.components.parameters import Linear, Part, Role, parameter
-from labkit.kernels import embedding
+from labkit.kernels import cross_entropy, embedding, linear, linear_cross_entropy
 from labkit.spec import Choice, Spec
 
 
@@ -57,7 +56,7 @@ class Tied(Head):
     kind: Literal["tied"] = "tied"
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
-        return TiedHead(vocab_size, width, softcap(self.softcap))
+        return TiedHead(vocab_size, width, self.softcap)
 
 
 class Untied(Head):
@@ -68,45 +67,59 @@ class Untied(Head):
     """A number added to each token's logit (GPT-J)."""
 
     def build(self, vocab_size: int, width: int) -> nn.Module:
-        return UntiedHead(vocab_size, width, softcap(self.softcap), self.bias)
+        return UntiedHead(vocab_size, width, self.softcap, self.bias)
 
 
-class SoftCap(nn.Module):
-    """c · tanh(x / c): the identity near zero, never beyond ±c."""
+class HeadModule(nn.Module):
+    """logits = cap(W x + b), W the embedding's own matrix or another."""
 
-    def __init__(self, cap: float) -> None:
+    def __init__(self, cap: float | None) -> None:
         super().__init__()
         self.cap = cap
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.cap * torch.tanh(x / self.cap)
-
-
-def softcap(cap: float | None) -> nn.Module:
-    return nn.Identity() if cap is None else SoftCap(cap)
-
-
-class TiedHead(nn.Module):
-    """Reads the embedding's matrix; has no parameters."""
-
-    def __init__(self, vocab_size: int, width: int, cap: nn.Module) -> None:
-        super().__init__()
-        self.size, self.cap = vocab_size * width, cap
+    def matrix(self, weights_VD: Tensor) -> tuple[Tensor, Tensor | None]:
+        """W and b, given the embedding's matrix."""
+        raise NotImplementedError
 
     def forward(self, hidden_BTD: Tensor, weights_VD: Tensor) -> Tensor:
-        return self.cap(F.linear(hidden_BTD.to(weights_VD.dtype), weights_VD))
+        weight, bias = self.matrix(weights_VD)
+        logits_BTV = linear(hidden_BTD.to(weight.dtype), weight, bias)
+        return logits_BTV if self.cap is None else capped(logits_BTV, self.cap)
+
+    def losses(self, hidden_ND: Tensor, weights_VD: Tensor, targets_N: Tensor, **options: float) -> Tensor:
+        """Of the logits, as `cross_entropy` has them; these are never all in memory where that is too small."""
+        weight, bias = self.matrix(weights_VD)
+        return linear_cross_entropy(hidden_ND, weight, targets_N, bias=bias, softcap=self.cap, **options)
+
+
+def head_losses(head: nn.Module, hidden_ND: Tensor, weights_VD: Tensor, targets_N: Tensor, **options: float) -> Tensor:
+    """What `HeadModule.losses` gives, with any module for the head."""
+    if isinstance(head, HeadModule):
+        return head.losses(hidden_ND, weights_VD, targets_N, **options)
+    return cross_entropy(head(hidden_ND, weights_VD), targets_N, overwrite=True, **options)
+
+
+class TiedHead(HeadModule):
+    """Reads the embedding's matrix; has no parameters."""
+
+    def __init__(self, vocab_size: int, width: int, cap: float | None) -> None:
+        super().__init__(cap)
+        self.size = vocab_size * width
+
+    def matrix(self, weights_VD: Tensor) -> tuple[Tensor, Tensor | None]:
+        return weights_VD, None
 
     def flops(self, length: int) -> int:
         """Of the forward pass, per token."""
         return 2 * self.size
 
 
-class UntiedHead(nn.Module):
+class UntiedHead(HeadModule):
     """Has a matrix of its own."""
 
-    def __init__(self, vocab_size: int, width: int, cap: nn.Module, has_bias: bool) -> None:
-        super().__init__()
-        self.project, self.cap = Linear(width, Part(Role.HEAD, vocab_size, width), has_bias=has_bias), cap
+    def __init__(self, vocab_size: int, width: int, cap: float | None, has_bias: bool) -> None:
+        super().__init__(cap)
+        self.project = Linear(width, Part(Role.HEAD, vocab_size, width), has_bias=has_bias)
 
-    def forward(self, hidden_BTD: Tensor, weights_VD: Tensor) -> Tensor:
-        return self.cap(self.project(hidden_BTD))
+    def matrix(self, weights_VD: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.project.weight, self.project.bias

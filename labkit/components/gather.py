@@ -7,10 +7,10 @@ from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labkit.components.parameters import Linear, Part, Role, parameter
+from labkit.kernels import linear
 from labkit.spec import Choice
 
 
@@ -104,8 +104,7 @@ class Projection(Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) -> (..., rows), in the weight's precision."""
-        dtype = self.weight.dtype
-        return F.linear(x.to(dtype), self.weight, None if self.bias is None else self.full(self.bias).to(dtype))
+        return linear(x.to(self.weight.dtype), self.weight, None if self.bias is None else self.full(self.bias))
 
     def full(self, bias: Tensor) -> Tensor:
         """The bias of every row, zero where a part has none."""

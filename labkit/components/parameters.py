@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labkit.components.growth import NONE, Growth
+from labkit.kernels import linear
 from labkit.spec import Mistake
 
 
@@ -112,8 +112,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) -> (..., rows), in the weight's precision."""
-        dtype = self.weight.dtype
-        return F.linear(x.to(dtype), self.weight, None if self.bias is None else self.bias.to(dtype))
+        return linear(x.to(self.weight.dtype), self.weight, self.bias)
 
     def flops(self, length: int) -> int:
         """Floating-point operations of the forward pass per token."""

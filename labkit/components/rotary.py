@@ -5,7 +5,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from labkit.kernels import Rotation
+from labkit.kernels import Rotation, rope
 
 
 class Waves(nn.Module):
@@ -53,22 +53,9 @@ class Rotary(nn.Module):
         self.waves = Waves(frequencies, amplitude, context)
 
     def forward(self, x_BTHD: Tensor, offset: int = 0) -> Tensor:
-        cos, sin = (wave.unsqueeze(1) for wave in self.waves(x_BTHD, x_BTHD.shape[1], offset))
-        turned = rotate(x_BTHD[..., : self.rotated].to(cos.dtype), cos, sin, self.layout).to(x_BTHD.dtype)
-        if self.rotated == x_BTHD.shape[-1]:
-            return turned
-        return torch.cat((turned, x_BTHD[..., self.rotated :]), dim=-1)
+        return rope(x_BTHD, self.rotation(x_BTHD, offset))
 
-    def rotation(self, x_BTN: Tensor) -> Rotation:
-        """The same, from position 0 on, for a fused kernel."""
-        cos, sin = self.waves(x_BTN, x_BTN.shape[1], 0)
+    def rotation(self, x_BTN: Tensor, offset: int = 0) -> Rotation:
+        """What turns tokens that stand at `offset` and after."""
+        cos, sin = self.waves(x_BTN, x_BTN.shape[1], offset)
         return Rotation(cos, sin, self.layout == "interleaved")
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
-    """(a, b) -> (a cos - b sin, b cos + a sin) for each pair of features of x (..., d); cos, sin are (..., d / 2)."""
-    if layout == "half":
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-    a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
-    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)

@@ -12,12 +12,14 @@ from labkit.kernels.attention import attends_packed as attends_packed
 from labkit.kernels.cross_entropy import cross_entropy as cross_entropy
 from labkit.kernels.embedding import embedding as embedding
 from labkit.kernels.glu import glu as glu
-from labkit.kernels.glu import glu_backward as glu_backward
 from labkit.kernels.grad_norm import grad_norm as grad_norm
+from labkit.kernels.gradient import Gathering as Gathering
 from labkit.kernels.launch import Kernels as Kernels
 from labkit.kernels.launch import available as available
 from labkit.kernels.launch import on_device as on_device
 from labkit.kernels.launch import using as using
+from labkit.kernels.linear import linear as linear
+from labkit.kernels.linear_cross_entropy import in_chunks as in_chunks
 from labkit.kernels.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
 from labkit.kernels.norm import add_layer_norm as add_layer_norm
 from labkit.kernels.norm import add_rms_norm as add_rms_norm

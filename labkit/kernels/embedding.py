@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from labkit.kernels.gradient import Gathering, gathering
 from labkit.kernels.launch import available, jit, on, once, power, rows, setting, team, tl
 
 PIECE = 32
@@ -110,37 +111,30 @@ def embedding_backward(tokens: Tensor, dx: Tensor, out: Tensor, *, add: bool) ->
 
 
 class _Embedding(torch.autograd.Function):
-    """Looks up; the weight stands apart from its gradient where that has a place of its own."""
-
     @staticmethod
-    def forward(ctx: Any, tokens: Tensor, weight: Tensor, into: Tensor | None, _: Tensor | None) -> Tensor:
+    def forward(ctx: Any, tokens: Tensor, weight: Tensor, place: Gathering | None) -> Tensor:
         ctx.save_for_backward(tokens)
-        ctx.into, ctx.shape, ctx.dtype = into, weight.shape, weight.dtype
+        ctx.place, ctx.shape, ctx.dtype = place, weight.shape, weight.dtype
         return F.embedding(tokens, weight)
 
     @staticmethod
     @once
     def backward(ctx: Any, dx: Tensor) -> tuple[Any, ...]:
         (tokens,) = ctx.saved_tensors
-        if ctx.into is None:
+        if ctx.place is None:
             dweight = torch.zeros(ctx.shape, dtype=ctx.dtype, device=dx.device)
             embedding_backward(tokens, dx, dweight, add=False)
-            return None, dweight, None, None
-        if available(dx, ctx.into):
-            embedding_backward(tokens, dx, ctx.into, add=True)
-        else:
-            ctx.into.index_add_(0, tokens.flatten(), dx.flatten(0, -2).to(ctx.into.dtype))
-        return None, None, None, None
+            return None, dweight, None
+        begins = ctx.place.begins()
+        if begins:
+            ctx.place.into.zero_()
+        embedding_backward(tokens, dx, ctx.place.into, add=not begins)
+        return None, None, None
 
 
-def embedding(tokens: Tensor, weight: Tensor, *, into: Tensor | None = None) -> Tensor:
-    """The rows of weight (V, D) at tokens (...): (..., D).
-
-    In the backward pass the weight's gradient is added to `into` (V, D), where a tied head may have written before, and
-    the weight gets none of its own.
-    """
-    if tokens.numel() == 0 or not (torch.is_grad_enabled() and weight.requires_grad):
+def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
+    """The rows of weight (V, D) at tokens (...): (..., D)."""
+    has_gradient = tokens.numel() > 0 and torch.is_grad_enabled() and weight.requires_grad
+    if not (has_gradient and available(weight)):
         return embedding_reference(tokens, weight)
-    if into is not None:
-        return _Embedding.apply(tokens, weight.detach(), into, weight)
-    return _Embedding.apply(tokens, weight, None, None) if available(weight) else embedding_reference(tokens, weight)
+    return _Embedding.apply(tokens, weight, gathering(weight))

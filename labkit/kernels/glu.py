@@ -32,7 +32,7 @@ def _forward(packed, stride, y, n_rows, width, blocks, KIND: tl.constexpr, ROWS:
 
 @jit(do_not_specialize=["n_rows", "blocks"])
 def _backward(
-    dy, dy_stride, packed, stride, dpacked, y, n_rows, width, blocks,
+    dy, dy_stride, packed, stride, dpacked, n_rows, width, blocks,
     KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
@@ -47,8 +47,6 @@ def _backward(
     out = row * 2 * width + column
     tl.store(dpacked + out, (gradient * up * slope(gate, KIND)).to(kind), mask)
     tl.store(dpacked + out + width, (gradient * opened).to(kind), mask)
-    if y is not None:
-        tl.store(y + row * width + column, (opened * up).to(kind), mask)
 
 
 def _tile(count: int, width: int) -> tuple[int, int, dict[str, int]]:
@@ -70,18 +68,17 @@ def glu_forward(packed: Tensor, kind: Activation) -> Tensor:
     return y
 
 
-def glu_backward(dy: Tensor, packed: Tensor, kind: Activation, *, again: bool = False) -> tuple[Tensor, Tensor | None]:
-    """The gradient of packed; and, if asked for, what the forward pass gave, so that nobody needs to have kept it."""
+def glu_backward(dy: Tensor, packed: Tensor, kind: Activation) -> Tensor:
+    """The gradient of packed."""
     matrix, upstream, width = rows(packed), rows(dy), packed.shape[-1] // 2
     dpacked = torch.empty_like(packed, memory_format=torch.contiguous_format)
-    y = torch.empty_like(dy, memory_format=torch.contiguous_format) if again else None
     programs, blocks, tile = _tile(len(matrix), width)
     with on(packed.device):
         _backward[(programs,)](
-            upstream, upstream.stride(0), matrix, matrix.stride(0), dpacked, y, len(matrix), width, blocks,
+            upstream, upstream.stride(0), matrix, matrix.stride(0), dpacked, len(matrix), width, blocks,
             KIND=kind, **tile,
         )  # fmt: skip
-    return dpacked, y
+    return dpacked
 
 
 class _Glu(torch.autograd.Function):
@@ -95,7 +92,7 @@ class _Glu(torch.autograd.Function):
     @once
     def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
         (packed,) = ctx.saved_tensors
-        return glu_backward(dy, packed, ctx.kind)[0], None
+        return glu_backward(dy, packed, ctx.kind), None
 
 
 def glu(packed: Tensor, kind: Activation) -> Tensor:

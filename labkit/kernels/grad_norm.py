@@ -10,12 +10,8 @@ from torch import Tensor
 from labkit.kernels.launch import available, jit, multiprocessors, on, power, setting, team, tl
 
 
-def grad_norm_reference(*gradients: Tensor) -> Tensor:
-    norms = [
-        torch.linalg.vector_norm(gradient, dtype=torch.promote_types(gradient.dtype, torch.float32))
-        for gradient in gradients
-    ]
-    return torch.linalg.vector_norm(torch.stack(norms))
+def grad_norm_reference(gradient: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(gradient, dtype=torch.promote_types(gradient.dtype, torch.float32))
 
 
 @jit
@@ -37,15 +33,14 @@ def _root(sums, norm, count, BLOCK: tl.constexpr):
     tl.store(norm, tl.sqrt(tl.sum(total, 0)))
 
 
-def grad_norm(*gradients: Tensor) -> Tensor:
-    """√Σ g² over all elements of all gradients, of any shapes: a scalar, in fp32 or better."""
-    if not available(*gradients) or not all(gradient.is_contiguous() for gradient in gradients):
-        return grad_norm_reference(*gradients)
-    device, chosen = gradients[0].device, setting("grad_norm", 1)
-    programs = [min(-(-g.numel() // chosen.elements), multiprocessors(device) * chosen.programs) for g in gradients]
-    sums, norm = (torch.empty(size, dtype=torch.float32, device=device) for size in (sum(programs), ()))
+def grad_norm(gradient: Tensor) -> Tensor:
+    """√Σ g² over all elements, of any shape: a scalar, in fp32 or better."""
+    if not available(gradient) or not gradient.is_contiguous():
+        return grad_norm_reference(gradient)
+    device, chosen = gradient.device, setting("grad_norm", 1)
+    programs = min(-(-gradient.numel() // chosen.elements), multiprocessors(device) * chosen.programs)
+    sums, norm = (torch.empty(size, dtype=torch.float32, device=device) for size in ((programs,), ()))
     with on(device):
-        for gradient, some in zip(gradients, sums.split(programs), strict=True):
-            _squares[(len(some),)](gradient, some, gradient.numel(), BLOCK=chosen.elements, **team(chosen.warps))
-        _root[(1,)](sums, norm, len(sums), BLOCK=min(1024, power(len(sums))), **team(4))
+        _squares[(programs,)](gradient, sums, gradient.numel(), BLOCK=chosen.elements, **team(chosen.warps))
+        _root[(1,)](sums, norm, programs, BLOCK=min(1024, power(programs)), **team(4))
     return norm

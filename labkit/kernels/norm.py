@@ -19,12 +19,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from labkit.kernels.gradient import Gathering, gathering
 from labkit.kernels.launch import Setting, available, jit, multiprocessors, on, once, power, rows, setting, team, tl
 
 Casting = Literal["llama", "gemma"]
 
 WIDEST = 16384
 """A row is held by one program."""
+FOLDED = 16
+"""Features that one program sums the partial rows of."""
 MOST = 4
 """Parts that a kernel adds; what goes beyond is added before it."""
 
@@ -138,9 +141,12 @@ def _backward(
         tl.store(partials + program * width + feature, tl.sum(dbias, 0), feature < width)
 
 
-@jit(do_not_specialize=["n_partials"])
-def _fold(partials, sums, n_partials, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Sums the partial rows of one vector; the second axis of the grid goes over the vectors."""
+@jit(do_not_specialize=["n_partials", "add", "add_second"])
+def _fold(
+    partials, out, add, second, add_second, n_partials, width, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Sums the partial rows of one vector, into what is there if told; the grid's second axis goes over two vectors."""
     vector = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -148,7 +154,10 @@ def _fold(partials, sums, n_partials, width, ROWS: tl.constexpr, BLOCK: tl.const
         row = first + tl.arange(0, ROWS)
         mask = (row < n_partials)[:, None] & (column < width)[None, :]
         total += tl.load(partials + (vector * n_partials + row)[:, None] * width + column[None, :], mask, other=0.0)
-    tl.store(sums + vector * width + column, tl.sum(total, 0), column < width)
+    if vector == 1:
+        out, add = second, add_second
+    before = tl.load(out + column, column < width * add, other=0.0)
+    tl.store(out + column, before + tl.sum(total, 0), column < width)
 
 
 def _tile(kernel: str, width: int, loaded: int = 0) -> tuple[Setting, dict[str, int]]:
@@ -182,30 +191,34 @@ def _launch(
 
 def _launch_backward(
     rule: str, total: Tensor, gain: Tensor | None, means: Tensor | None, roots: Tensor,
-    upstream: list[Tensor | None], *, needs_gain: bool, needs_bias: bool,
-) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
-    """The gradient of the sum, and those of gain and bias as far as they are needed; upstream is dy, dy, dt."""
+    upstream: list[Tensor | None], needs: tuple[bool, bool], places: tuple[Gathering | None, ...],
+) -> tuple[Tensor, list[Tensor | None]]:  # fmt: skip
+    """The gradient of the sum, and those of gain and bias that are needed and have no place; upstream is dy, dy, dt."""
     t = rows(total)
     count, width = t.shape
     loads = 1 + sum(gradient is not None for gradient in upstream)
     chosen, tile = _tile(f"{_kind(rule)}_norm_backward", width, t.itemsize * loads)
     programs = min(-(-count // tile["ROWS"]), multiprocessors(t.device) * chosen.programs)
     dx = torch.empty_like(total, memory_format=torch.contiguous_format)
-    partials = torch.empty(needs_gain + needs_bias, programs, width, dtype=torch.float32, device=t.device)
-    sums = torch.empty_like(partials[:, 0])
+    partials = torch.empty(sum(needs), programs, width, dtype=torch.float32, device=t.device)
     matrices = [None if gradient is None else rows(gradient) for gradient in upstream]
     strides = (0 if matrix is None else matrix.stride(0) for matrix in matrices)
     fold = setting("norm_fold", width)
     with on(t.device):
         _backward[(programs,)](
             *matrices, *strides, t, t.stride(0), gain, means, roots, dx, partials,
-            count, width, RULE=rule, GAIN=needs_gain, BIAS=needs_bias, STAGES=chosen.stages, **tile,
+            count, width, RULE=rule, GAIN=needs[0], BIAS=needs[1], STAGES=chosen.stages, **tile,
         )  # fmt: skip
-        if len(sums):
-            _fold[(-(-width // 16), len(sums))](
-                partials, sums, programs, width, ROWS=fold.elements // 16, BLOCK=16, **team(fold.warps)
-            )
-    return dx, list(sums)
+        wanted = [place for place, needed in zip(places, needs, strict=True) if needed]
+        into = [torch.empty_like(partials[0, 0]) if place is None else place.into for place in wanted]
+        adds = [int(place is not None and not place.begins()) for place in wanted]
+        if wanted:
+            _fold[(-(-width // FOLDED), len(wanted))](
+                partials, into[0], adds[0], into[-1], adds[-1], programs, width,
+                ROWS=fold.elements // FOLDED, BLOCK=FOLDED, **team(fold.warps),
+            )  # fmt: skip
+    sums = (None if place else vector for place, vector in zip(wanted, into, strict=True))
+    return dx, [next(sums) if needed else None for needed in needs]
 
 
 class _Norm(torch.autograd.Function):
@@ -214,11 +227,11 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, rule: str, eps: float, uses: int, has_sum: bool,
-        gain: Tensor | None, bias: Tensor | None, *parts: Tensor,
+        gain: Tensor | None, bias: Tensor | None, places: tuple[Gathering | None, ...], *parts: Tensor,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         total, normed, means, roots = _launch(rule, eps, gain, bias, parts)
         ctx.set_materialize_grads(False)
-        ctx.rule, ctx.has_sum, ctx.n_parts = rule, has_sum, len(parts)
+        ctx.rule, ctx.has_sum, ctx.n_parts, ctx.places = rule, has_sum, len(parts), places
         ctx.save_for_backward(total, gain, means, roots)
         again = (normed, *(normed.detach() for _ in range(uses - 1)))
         return (total, *again) if has_sum else again
@@ -229,15 +242,19 @@ class _Norm(torch.autograd.Function):
         dt, dys = (upstream[0], upstream[1:]) if ctx.has_sum else (None, upstream)
         dys = [dy for dy in dys if dy is not None]
         if not dys:
-            return *(None,) * 6, *(dt,) * ctx.n_parts
+            return *(None,) * 7, *(dt,) * ctx.n_parts
         total, gain, means, roots = ctx.saved_tensors
-        _, _, _, _, needs_gain, needs_bias, *_ = ctx.needs_input_grad
         both = [dys[0], sum(dys[2:], dys[1]) if len(dys) > 1 else None, dt]
-        dx, sums = _launch_backward(
-            ctx.rule, total, gain, means, roots, both, needs_gain=needs_gain, needs_bias=needs_bias
-        )
-        vectors = (sums.pop(0) if needed else None for needed in (needs_gain, needs_bias))
-        return *(None,) * 4, *vectors, *(dx,) * ctx.n_parts
+        needs = ctx.needs_input_grad[4:6]
+        dx, vectors = _launch_backward(ctx.rule, total, gain, means, roots, both, needs, ctx.places)
+        return *(None,) * 4, *vectors, None, *(dx,) * ctx.n_parts
+
+
+def _normed(
+    rule: str, eps: float, gain: Tensor | None, bias: Tensor | None, *parts: Tensor, uses: int = 1, has_sum: bool = True
+) -> tuple[Tensor, ...]:
+    places = tuple(None if vector is None else gathering(vector) for vector in (gain, bias))
+    return _Norm.apply(rule, eps, uses, has_sum, gain, bias, places, *parts)
 
 
 def _fits(parts: tuple[Tensor, ...], *vectors: Tensor | None) -> bool:
@@ -256,14 +273,14 @@ def rms_norm(x: Tensor, gain: Tensor | None = None, *, eps: float, casting: Cast
     """RMSNorm of x (..., width) with a gain (width,) or none; Gemma's gain is an offset from one."""
     if not _fits((x,), gain):
         return rms_norm_reference(x, gain, eps=eps, casting=casting)
-    return _Norm.apply(casting, eps, 1, False, gain, None, x)[0]
+    return _normed(casting, eps, gain, None, x, has_sum=False)[0]
 
 
 def layer_norm(x: Tensor, gain: Tensor | None = None, bias: Tensor | None = None, *, eps: float) -> Tensor:
     """LayerNorm of x (..., width) with gain and bias (width,), each of which may be missing."""
     if not _fits((x,), gain, bias):
         return layer_norm_reference(x, gain, bias, eps=eps)
-    return _Norm.apply("layer", eps, 1, False, gain, bias, x)[0]
+    return _normed("layer", eps, gain, bias, x, has_sum=False)[0]
 
 
 def add_rms_norm(
@@ -272,7 +289,7 @@ def add_rms_norm(
     """The sum of parts (..., width), then its RMSNorm, once for each use: for two readers, whose gradients it adds."""
     if not _fits(parts, gain):
         return added_reference(partial(rms_norm_reference, gain=gain, eps=eps, casting=casting), *parts, uses=uses)
-    return _Norm.apply(casting, eps, uses, True, gain, None, *_few(parts))
+    return _normed(casting, eps, gain, None, *_few(parts), uses=uses)
 
 
 def add_layer_norm(
@@ -281,4 +298,4 @@ def add_layer_norm(
     """The sum of parts (..., width), then its LayerNorm, once for each use."""
     if not _fits(parts, gain, bias):
         return added_reference(partial(layer_norm_reference, gain=gain, bias=bias, eps=eps), *parts, uses=uses)
-    return _Norm.apply("layer", eps, uses, True, gain, bias, *_few(parts))
+    return _normed("layer", eps, gain, bias, *_few(parts), uses=uses)

@@ -6,9 +6,10 @@
 Gradients of all micro-batches add up in the masters' precision, in one tensor: its norm is one operation.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 
 from labkit.components.growth import NONE
 from labkit.components.parameters import Part, logical, parts_of
+from labkit.kernels import grad_norm
+from labkit.kernels.gradient import Gathering
 
 Precision = Literal["fp32", "bf16", "fp64"]
 """What a run computes in; a choice of the run spec, never of the device."""
@@ -114,7 +117,7 @@ class Weights:
             device=next(iter(named.values())).device,
         )
         self.copies: dict[str, Tensor] = {}
-        self.awaited: dict[str, None] = {}
+        self.places: list[Gathering] = []
         places = self.gradient.split([stored.numel() for stored in named.values()])
         for (name, stored), place in zip(named.items(), places, strict=True):
             master = self.masters[name]
@@ -122,10 +125,13 @@ class Weights:
             self._place(name, stored)
 
     def _place(self, name: str, stored: nn.Parameter) -> None:
-        """Let the parameter share its master, or be a copy of it; its gradients are handed over as they arrive."""
+        """Let the parameter share its master, or be a copy of it; its gradients gather at the master."""
         master, dtype = self.masters[name], self.compute[name]
         stored.data = master.to(dtype)
-        stored.register_post_accumulate_grad_hook(_handed_to(name, master, self.awaited))
+        assert master.grad is not None
+        place = stored.gathering = Gathering(master.grad)  # type: ignore[attr-defined]
+        stored.register_post_accumulate_grad_hook(partial(_hand_over, place))
+        self.places.append(place)
         if dtype != master.dtype:
             self.copies[name] = stored.detach()
 
@@ -144,17 +150,15 @@ class Weights:
     @contextmanager
     def replaced(self) -> Generator[None]:
         """Gradients that arrive inside take the place of those before; where none arrives it is zero."""
-        self.awaited.update(dict.fromkeys(self.masters))
+        for place in self.places:
+            place.is_awaited = True
         yield
-        for name in self.awaited:
-            place = self.masters[name].grad
-            assert place is not None
-            place.zero_()
-        self.awaited.clear()
+        for place in self.places:
+            place.close()
 
     def norm(self) -> Tensor:
         """The global norm of the gradient, in a fixed order."""
-        return torch.linalg.vector_norm(self.gradient)
+        return grad_norm(self.gradient)
 
     def publish(self) -> None:
         """Round the masters into the copies that the model computes with."""
@@ -167,17 +171,8 @@ def is_matrix(parts: Iterable[Part]) -> bool:
     return any(part.role.is_matrix for part in parts)
 
 
-def _handed_to(name: str, master: Tensor, awaited: dict[str, None]) -> Callable[[Tensor], None]:
-    """What hands a gradient over to its master, in place of the one there if that is awaited."""
-
-    def hand_over(stored: Tensor) -> None:
-        assert master.grad is not None
-        assert stored.grad is not None
-        if name in awaited:
-            del awaited[name]
-            master.grad.copy_(stored.grad)
-        else:
-            master.grad.add_(stored.grad)
+def _hand_over(place: Gathering, stored: Tensor) -> None:
+    """Of a gradient that was not written into its place at once: then there is none."""
+    if stored.grad is not None:
+        place.take(stored.grad)
         stored.grad = None
-
-    return hand_over

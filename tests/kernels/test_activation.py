@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from labkit.kernels.activation import REFERENCES, activation, activation_reference
-from labkit.kernels.glu import glu, glu_backward, glu_reference
+from labkit.kernels.glu import glu, glu_reference
 
 
 @pytest.mark.parametrize("kind", REFERENCES)
@@ -49,13 +49,6 @@ def test_strided_inputs_and_gradients_of_stride_zero(device, agree, near) -> Non
     (glu(leaf, "silu").sum() + activation(leaf, "relu2").sum()).backward()
     (glu_reference(exact, "silu").sum() + activation_reference(exact, "relu2").sum()).backward()
     near(leaf.grad, exact.grad)
-
-
-def test_the_backward_pass_gives_the_product_again(device, near) -> None:
-    packed, dy = torch.randn(5, 24, device=device), torch.randn(5, 12, device=device)
-    gradient, product = glu_backward(dy, packed, "silu", again=True)
-    assert torch.equal(product, glu(packed, "silu"))
-    assert torch.equal(gradient, glu_backward(dy, packed, "silu")[0])
 
 
 def test_nothing_is_still_nothing(device) -> None:

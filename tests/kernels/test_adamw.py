@@ -125,13 +125,12 @@ def test_double_precision_is_stepped_too(device) -> None:
     assert torch.allclose(master, torch.full_like(master, -1e-2))
 
 
-@pytest.mark.parametrize("shapes", [[(3,)], [(70, 100), (5000,), (1,)], [(9, 9), (40_000,)]])
-def test_the_norm_is_that_of_float64_and_repeats(device, near, shapes) -> None:
-    gradients = [torch.randn(shape, device=device) for shape in shapes]
-    exact = torch.cat([gradient.double().flatten() for gradient in gradients]).norm()
-    near(grad_norm(*gradients), exact)
-    assert torch.equal(grad_norm(*gradients), grad_norm(*gradients))
-    near(grad_norm(*(gradient.bfloat16() for gradient in gradients)).bfloat16(), exact)
+@pytest.mark.parametrize("shape", [(3,), (70, 100), (40_000,)])
+def test_the_norm_is_that_of_float64_and_repeats(device, near, shape) -> None:
+    gradient = torch.randn(shape, device=device)
+    near(grad_norm(gradient), gradient.double().norm())
+    assert torch.equal(grad_norm(gradient), grad_norm(gradient))
+    near(grad_norm(gradient.bfloat16()).bfloat16(), gradient.double().norm())
 
 
 def test_a_norm_that_is_not_finite_says_so(device) -> None:

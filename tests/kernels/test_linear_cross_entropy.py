@@ -1,13 +1,14 @@
 """Head and loss in chunks: against torch's own in float64."""
 
 import sys
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from labkit.kernels.launch import using
-from labkit.kernels.linear_cross_entropy import linear_cross_entropy
+from labkit import kernels
+from labkit.kernels.gradient import Gathering
 
 OPTIONS = [{}, {"smoothing": 0.1, "z": 1e-2, "softcap": 3.0}]
 
@@ -16,10 +17,14 @@ pytestmark = pytest.mark.filterwarnings(
 )  # of the interpreter's numpy
 
 
+MODULE = sys.modules["labkit.kernels.linear_cross_entropy"]
+linear_cross_entropy = partial(kernels.linear_cross_entropy, chunked=True)
+
+
 @pytest.fixture(autouse=True)
-def chunked(monkeypatch) -> None:
-    """Seven rows make four chunks."""
-    monkeypatch.setattr(sys.modules["labkit.kernels.linear_cross_entropy"], "LEAST", 2)
+def small_chunks(monkeypatch) -> None:
+    """Seven rows make four of them."""
+    monkeypatch.setattr(MODULE, "LEAST", 2)
 
 
 def inputs(device, dtype, shape=(7, 24, 50)):
@@ -45,14 +50,12 @@ def test_losses_and_gradients_are_those_of_float64(device, dtype, near, options,
     tensors = [hidden, weight, *([torch.randn(50, device=device).to(dtype)] if has_bias else [])]
     fast = [tensor.detach().requires_grad_() for tensor in tensors]
     slow = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    total, losses = linear_cross_entropy(*fast[:2], targets, bias=fast[2] if has_bias else None, scale=1 / 6, **options)
+    losses = linear_cross_entropy(*fast[:2], targets, bias=fast[2] if has_bias else None, scale=1 / 6, **options)
     wanted = exact(*slow[:2], targets, *slow[2:], **options) / 6
-    assert total.dtype == losses.dtype == torch.float32
-    assert not losses.requires_grad
+    assert losses.dtype == torch.float32
     near(losses.to(dtype), wanted, 3)  # as good as logits in that precision can be
-    near(total.to(dtype), wanted.sum(), 3)
     for found, gradient in zip(
-        torch.autograd.grad(2 * total, fast), torch.autograd.grad(2 * wanted.sum(), slow), strict=True
+        torch.autograd.grad(2 * losses.sum(), fast), torch.autograd.grad(2 * wanted.sum(), slow), strict=True
     ):
         near(found, gradient, 3)
 
@@ -64,101 +67,104 @@ def test_it_holds_at_the_sizes_of_real_models(cuda, near, monkeypatch, vocab: in
     fast, slow = (
         [t.detach().to(kind).requires_grad_() for t in (hidden, weight)] for kind in (hidden.dtype, torch.float64)
     )
-    total, losses = linear_cross_entropy(*fast, targets)
+    losses = linear_cross_entropy(*fast, targets)
     wanted = exact(*slow, targets)
     near(losses.bfloat16(), wanted)
-    for found, gradient in zip(torch.autograd.grad(total, fast), torch.autograd.grad(wanted.sum(), slow), strict=True):
+    gradients = torch.autograd.grad(losses.sum(), fast), torch.autograd.grad(wanted.sum(), slow)
+    for found, gradient in zip(*gradients, strict=True):
         near(found, gradient, 2)
 
 
-@pytest.mark.parametrize("kernels", ["triton", "torch"])
-def test_the_weight_s_gradient_goes_into_a_given_place(device, near, kernels: str) -> None:
+def test_the_weight_s_gradient_goes_into_its_place(device, near) -> None:
     hidden, weight, targets = inputs(device, torch.bfloat16)
     slow = [tensor.double().requires_grad_() for tensor in (hidden, weight)]
     (gradient,) = torch.autograd.grad(exact(*slow, targets).sum(), slow[1])
-    leaf, place = weight.clone().requires_grad_(), torch.full(weight.shape, 7.0, device=device)
-    with using(kernels):
-        for overwrite in (True, False):
-            total, _ = linear_cross_entropy(hidden.requires_grad_(), leaf, targets, into=place, overwrite=overwrite)
-            total.backward()
+    leaf = with_place(weight, 7.0)
+    leaf.gathering.is_awaited = True
+    for _ in range(2):
+        linear_cross_entropy(hidden.requires_grad_(), leaf, targets).sum().backward()
     assert leaf.grad is None
-    near(place.bfloat16(), 2 * gradient, 2)
+    near(leaf.gathering.into.bfloat16(), 2 * gradient, 2)
 
 
-def test_double_precision_stays_double(device) -> None:
-    hidden, weight, targets = inputs(device, torch.float64)
-    place = torch.zeros_like(weight)
-    slow = weight.clone().requires_grad_()
-    wanted = exact(hidden, slow, targets)
-    total, losses = linear_cross_entropy(hidden, weight, targets, into=place, overwrite=True)
-    torch.testing.assert_close(losses, wanted.detach(), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(place, torch.autograd.grad(wanted.sum(), slow)[0], rtol=1e-12, atol=1e-12)
-    assert total.dtype == torch.float64
+def with_place(weight, value=0.0):
+    leaf = weight.clone().requires_grad_()
+    leaf.gathering = Gathering(torch.full(weight.shape, value, device=weight.device))
+    return leaf
 
 
 def test_the_weight_s_gradient_is_summed_in_fp32_over_the_chunks(device) -> None:
     count = 160
     hidden, weight = torch.ones(count, 8, device=device).bfloat16(), torch.zeros(2, 8, device=device).bfloat16()
-    place = torch.empty(2, 8, device=device)
-    targets = torch.zeros(count, dtype=torch.int64, device=device)
-    linear_cross_entropy(hidden, weight, targets, into=place, overwrite=True, scale=1 + 2**-7)
-    assert torch.equal(place[1], torch.full((8,), count * 0.5 * (1 + 2**-7), device=device))
+    targets, leaf = torch.zeros(count, dtype=torch.int64, device=device), with_place(weight)
+    linear_cross_entropy(hidden, leaf, targets, scale=1 + 2**-7)
+    assert torch.equal(leaf.gathering.into[1], torch.full((8,), count * 0.5 * (1 + 2**-7), device=device))
 
 
-@pytest.mark.parametrize("kernels", ["triton", "torch"])
-def test_a_given_place_knows_no_other_factor(device, kernels: str) -> None:
+def test_a_place_knows_no_other_factor(device) -> None:
     hidden, weight, targets = inputs(device, torch.float32)
-    place = torch.zeros_like(weight)
-    with using(kernels):
-        total, _ = linear_cross_entropy(hidden.requires_grad_(), weight, targets, into=place)
-        (total / 2).backward()
-    assert place.isnan().all()
+    leaf = with_place(weight)
+    (linear_cross_entropy(hidden.requires_grad_(), leaf, targets).sum() / 2).backward()
+    assert leaf.gathering.into.isnan().all()
+
+
+def test_a_gradient_for_each_token_is_refused(device) -> None:
+    hidden, weight, targets = inputs(device, torch.float32)
+    losses = linear_cross_entropy(hidden.requires_grad_(), weight, targets)
+    with pytest.raises(RuntimeError, match="sum of its losses"):
+        losses.mean().backward()
 
 
 def test_without_gradients_there_are_only_losses(device, near) -> None:
     hidden, weight, targets = inputs(device, torch.float32)
-    place = torch.zeros_like(weight)
+    leaf = with_place(weight)
     with torch.no_grad():
-        total, losses = linear_cross_entropy(hidden.view(7, 1, -1), weight, targets.view(7, 1), into=place)
+        losses = linear_cross_entropy(hidden.view(7, 1, -1), leaf, targets.view(7, 1))
     near(losses.flatten(), exact(hidden.double(), weight.double(), targets), 3)
     assert losses.shape == (7, 1)
-    assert not place.any()
-    assert not total.requires_grad
+    assert not leaf.gathering.into.any()
 
 
 def test_no_token_and_no_token_that_counts(device) -> None:
     hidden, weight, targets = inputs(device, torch.float32)
-    total, _ = linear_cross_entropy(hidden[:0].requires_grad_(), weight, targets[:0])
-    assert total == 0
+    assert linear_cross_entropy(hidden[:0].requires_grad_(), weight, targets[:0]).shape == (0,)
     leaf = hidden.clone().requires_grad_()
-    total, _ = linear_cross_entropy(leaf, weight, torch.full_like(targets, -100))
-    total.backward()
-    assert total == 0
+    losses = linear_cross_entropy(leaf, weight, torch.full_like(targets, -100))
+    losses.sum().backward()
+    assert not losses.any()
     assert not leaf.grad.any()
 
 
 def test_the_same_call_gives_the_same_bits(device) -> None:
     hidden, weight, targets = inputs(device, torch.bfloat16)
     leaves = [hidden.requires_grad_(), weight.requires_grad_()]
-    runs = [torch.autograd.grad(linear_cross_entropy(*leaves, targets)[0], leaves) for _ in range(2)]
+    runs = [torch.autograd.grad(linear_cross_entropy(*leaves, targets).sum(), leaves) for _ in range(2)]
     assert all(map(torch.equal, *runs))
 
 
 def test_a_second_pass_is_refused(device) -> None:
     hidden, weight, targets = inputs(device, torch.float32)
-    total, _ = linear_cross_entropy(hidden.requires_grad_(), weight, targets)
+    total = linear_cross_entropy(hidden.requires_grad_(), weight, targets).sum()
     total.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="once"):
         total.backward()
 
 
+def test_what_fits_into_memory_is_not_cut(device, near) -> None:
+    hidden, weight, targets = inputs(device, torch.float32)
+    losses = kernels.linear_cross_entropy(hidden.requires_grad_(), weight, targets, z=0.1)
+    wanted = exact(slow := hidden.detach().double().requires_grad_(), weight.double(), targets, z=0.1)
+    near(losses, wanted, 3)
+    near(torch.autograd.grad(losses.mean(), hidden)[0], torch.autograd.grad(wanted.mean(), slow)[0], 3)
+
+
 def test_a_quarter_of_the_logits_memory_is_enough(cuda, monkeypatch) -> None:
     monkeypatch.undo()
     hidden, weight, targets = inputs(cuda, torch.bfloat16, (16_384, 768, 50_304))
-    leaves, into = [hidden.requires_grad_(), weight.requires_grad_()], torch.zeros(weight.shape, device=cuda)
-    linear_cross_entropy(hidden[:64], weight[:64], targets[:64] % 64)[0].backward()
+    leaf = with_place(weight)
+    linear_cross_entropy(hidden[:64].requires_grad_(), leaf, targets[:64]).sum().backward()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    torch.autograd.grad(linear_cross_entropy(*leaves, targets, into=into)[0], leaves[0])
+    torch.autograd.grad(linear_cross_entropy(hidden.requires_grad_(), leaf, targets).sum(), hidden)
     assert torch.cuda.max_memory_allocated() - before <= 0.25 * 2 * 16_384 * 50_304

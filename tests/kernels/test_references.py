@@ -8,10 +8,8 @@ import torch
 
 from labkit.components.bias import NoBias, SlopeBias
 from labkit.components.mixing import Mixing, SinkSoftmax, Softmax
-from labkit.components.rotary import rotate
-from labkit.kernels import Rotation, Scores
+from labkit.kernels import Scores
 from labkit.kernels.attention import attention_reference
-from labkit.kernels.rope import rope_reference
 
 SLOPES = [0.5, 0.25, 0.125, 0.0625]
 
@@ -46,10 +44,3 @@ def test_attention(options: dict[str, Any]) -> None:
     q, k, v = torch.randn(2, 11, 4, 16), torch.randn(2, 11, 2, 16), torch.randn(2, 11, 2, 24)
     expected = mixing.reference(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), 0).transpose(1, 2)
     torch.testing.assert_close(attention_reference(q, k, v, scores), expected)
-
-
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_rope(layout: str) -> None:
-    x, angles = torch.randn(2, 5, 3, 16), torch.randn(5, 8)
-    expected = rotate(x, angles.cos()[:, None], angles.sin()[:, None], layout)
-    assert torch.equal(rope_reference(x, Rotation(angles.cos(), angles.sin(), layout == "interleaved")), expected)
