@@ -1,7 +1,5 @@
 """Causal attention beside what a user could pick instead: time on the GPU, and whether a call repeats bit for bit.
 
-    python -m labkit.bench.attention [--peers cudnn,flash,flex] [--options] [--json FILE]
-
 In bf16. labkit reads q, k and v out of one packed product and writes one gradient; the peers get them contiguous, heads
 first. A pass does 2 products of the visible half forward and 5 backward, whatever is computed twice.
 """
@@ -16,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from labkit.bench.case import Told, brief
 from labkit.bench.measure import called, replayed
 from labkit.kernels import Rotation, Scores, attend_packed
 
@@ -146,7 +145,7 @@ def measured(shape: Shape, contender: Contender) -> Row:
 
 
 def compared(
-    shapes: tuple[Shape, ...] = SHAPES, names: tuple[str, ...] = PEERS, *, options: bool = False
+    shapes: tuple[Shape, ...] = SHAPES, names: tuple[str, ...] = PEERS, *, options: bool = False, told: Told = print
 ) -> Iterator[Row]:
     """labkit and its peers at each shape, and at the first what labkit's options cost."""
     for shape in shapes:
@@ -155,12 +154,15 @@ def compared(
             try:
                 yield measured(shape, contender)
             except Exception as error:  # a peer that does not run is no reason to stop
-                print(f"{shape} {contender.name}: {type(error).__name__} {str(error)[:200]}")
+                told(f"{shape}, {contender.name}: left out: {brief(error)}")
 
 
-HEADER = f"{'shape':36} {'':26} {'forward, ms':>11} {'both, ms':>12} {'TFLOP/s':>8} differing of {AGAIN}"
+HEADER = (
+    f"{'shape':36} {'':26} {'forward, ms':>11} {'both, ms':>12} {'call, ms':>9} {'TFLOP/s':>8} differing of {AGAIN}"
+)
 
 
 def line(row: Row) -> str:
     """One row of the table."""
-    return f"{row.shape:36} {row.name:26} {row.forward:11.3f} {row.both:12.3f} {row.tflops:8.0f} {row.differing:6}"
+    times = f"{row.forward:11.3f} {row.both:12.3f} {row.call:9.3f}"
+    return f"{row.shape:36} {row.name:26} {times} {row.tflops:8.0f} {row.differing:6}"

@@ -1,6 +1,7 @@
 """An operation at one size, who computes it, and what was measured of each."""
 
 import importlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,6 +13,8 @@ from torch import Tensor
 from labkit.bench.measure import COLD, called, copied, differentiated
 
 Function = Callable[..., tuple[Tensor, ...]]
+Told = Callable[[str], None]
+"""Hears what happens on the way."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,21 @@ class Row:
 
     @property
     def share(self) -> float:
-        """Of the rate of a copy of equal bytes, forward and backward."""
-        return self.copy / self.both["labkit"]
+        """labkit's, of the rate of a copy of equal bytes, forward and backward; not a number where it failed."""
+        return self.copy / self.both.get("labkit", math.nan)
+
+
+def brief(error: Exception) -> str:
+    """Its kind and first line."""
+    return f"{type(error).__name__}: {(str(error).strip() or '?').splitlines()[0][:200]}"
 
 
 def leaf(*shape: int, dtype: torch.dtype, std: float = 1.0) -> Tensor:
     return (std * torch.randn(*shape, device="cuda", dtype=dtype)).requires_grad_()
 
 
-def measured(case: Case) -> Row:
-    """Run everybody's version of a case, each on the same sets of inputs, one after the other."""
+def measured(case: Case, told: Told) -> Row:
+    """Run everybody's version of a case, each on the same sets of inputs, one after the other; `told` who fails."""
     sets = [case.inputs() for _ in range(max(2, -(-COLD // sum(case.passes))))]
     upstream = [[torch.randn_like(output) for output in case.ours(*inputs)] for inputs in sets]
     row = Row(case.op, case.size, str(case.dtype).removeprefix("torch."), sum(case.passes), 1e6 * copied(case.passes))
@@ -68,7 +76,7 @@ def measured(case: Case) -> Row:
             forward, both = differentiated(function, sets, upstream)
             call = called(partial(_pass, function, small, needed, gradients))
         except Exception as error:  # a peer that does not run is no reason to stop
-            print(f"{case.op} {case.size} {name}: {type(error).__name__} {str(error)[:200]}")
+            told(f"{case.op} {case.size}, {name}: left out: {brief(error)}")
             continue
         row.forward[name], row.both[name], row.call[name] = 1e6 * forward, 1e6 * both, 1e6 * call
     return row

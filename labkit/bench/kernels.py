@@ -1,13 +1,12 @@
 """Each fused operation by itself: its time on the GPU, how near that comes to a copy of as many bytes, what one call
 from Python takes, and the same of torch's own operation, of torch.compile and of Liger where that is installed.
 
-    python -m labkit.bench.kernels [--only norm] [--peers torch,compile,liger] [--json FILE]
-
 The bytes are the fewest: per element in bf16 forward + backward 10 for a norm, 16 for a residual sum and its norm,
-16 for a gated unit (per hidden element), 10 for an activation, 4 for a logit, 30 for a parameter of AdamW. The head
-with its loss stands beside its three products instead of a copy.
+16 for a gated unit (per hidden element), 10 for an activation, 8 for a rotated feature, 4 for a logit, 30 for a
+parameter of AdamW. The head with its loss stands beside its three products instead of a copy.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -17,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from labkit import kernels
-from labkit.bench.case import Case, Row, leaf, liger, measured, one, peers
+from labkit.bench.case import Case, Row, Told, brief, leaf, liger, measured, one, peers
 from labkit.bench.measure import alternated, copied, launched, peak, replayed
 
 EPS = 1e-6
@@ -141,6 +140,44 @@ def activations(names: list[str]) -> Iterator[Case]:
         )  # fmt: skip
 
 
+def rotations(names: list[str]) -> Iterator[Case]:
+    """Of queries and keys in both layouts; Liger has one of them, heads first."""
+    theirs = liger("transformers.functional.liger_rope")
+    for batch, length, heads, shared, features in ((32, 1024, 12, 12, 64), (8, 2048, 32, 8, 64), (4, 4096, 32, 8, 128)):
+        angles = torch.outer(torch.arange(length), 10_000.0 ** (-torch.arange(0, features, 2) / features)).cuda()
+        doubled = [torch.cat([wave, wave], -1)[None].bfloat16() for wave in (angles.cos(), angles.sin())]
+        shapes = [(length, count, features) for count in (heads, shared)]
+
+        def inputs(batch: int, shapes: list[Any] = shapes) -> list[Tensor]:
+            return [leaf(batch, *shape, dtype=torch.bfloat16) for shape in shapes]
+
+        def half(x: Tensor, waves: list[Tensor] = doubled) -> Tensor:
+            a, b = x.chunk(2, -1)
+            return x * waves[0].unsqueeze(2) + torch.cat([-b, a], -1) * waves[1].unsqueeze(2)
+
+        def pairs(x: Tensor, angles: Tensor = angles) -> Tensor:
+            a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+            cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+            return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2).to(x.dtype)
+
+        def by_liger(q: Tensor, k: Tensor, waves: list[Tensor] = doubled) -> tuple[Tensor, ...]:
+            return tuple(x.transpose(1, 2) for x in theirs(q.transpose(1, 2), k.transpose(1, 2), *waves))
+
+        for layout, reference in (("half", half), ("interleaved", pairs)):
+            rotation = kernels.Rotation(angles.cos(), angles.sin(), layout == "interleaved")
+            size = 4 * batch * length * (heads + shared) * features
+            yield Case(
+                f"rope {layout}", f"{batch}x{length}x{heads}/{shared}x{features}", torch.bfloat16, [size, size],
+                partial(inputs, batch), partial(inputs, 1), each(partial(kernels.rope, rotation=rotation)),
+                peers(names, each(reference), theirs and layout == "half" and by_liger),
+            )  # fmt: skip
+
+
+def each(function: Callable[[Tensor], Tensor]) -> Callable[..., tuple[Tensor, ...]]:
+    """Of each input one result."""
+    return lambda *inputs: tuple(map(function, inputs))
+
+
 class _Given(torch.autograd.Function):
     """Logits as a product leaves them: neither a leaf nor a view."""
 
@@ -153,7 +190,7 @@ class _Given(torch.autograd.Function):
         return gradients[0].new_zeros(()), None
 
 
-def losses(names: list[str], count: int, vocab: int) -> Row:
+def losses(names: list[str], told: Told, count: int, vocab: int) -> Row:
     """Cross-entropy with its gradient in place of the logits, which are new each time."""
     theirs, unit = (
         liger("transformers.functional.liger_cross_entropy"),
@@ -171,11 +208,14 @@ def losses(names: list[str], count: int, vocab: int) -> Row:
     row = Row("cross_entropy", f"{count}x{vocab}", "bfloat16", size, 1e6 * copied([size]))
     for name, way in ways.items():
         work = partial(lambda way: torch.autograd.grad(way(_Given.apply(unit, held)), unit), way)
-        row.both[name] = 1e6 * launched(work, lambda: held.append(source.clone()))
+        try:
+            row.both[name] = 1e6 * launched(work, lambda: held.append(source.clone()))
+        except Exception as error:
+            told(f"{row.op} {row.size}, {name}: left out: {brief(error)}")
     return row
 
 
-def heads(names: list[str], count: int, width: int, vocab: int) -> Row:
+def heads(names: list[str], told: Told, count: int, width: int, vocab: int) -> Row:
     """The head's product and the loss, against the three products by themselves."""
     theirs = liger("transformers.functional.liger_fused_linear_cross_entropy")
     hidden, weight = leaf(count, width, dtype=torch.bfloat16), leaf(vocab, width, dtype=torch.bfloat16, std=0.02)
@@ -204,7 +244,12 @@ def heads(names: list[str], count: int, width: int, vocab: int) -> Row:
         for name, way in ways.items()
     }
     row = Row("linear_cross_entropy", f"{count}x{width}x{vocab}", "bfloat16", 0, 0.0)
-    row.extra = {f"{name}: peak / logits": peak(work) / (2 * count * vocab) for name, work in works.items()}
+    for name, work in list(works.items()):
+        try:
+            row.extra[f"{name}: peak / logits"] = peak(work) / (2 * count * vocab)
+        except Exception as error:
+            del works[name]
+            told(f"{row.op} {row.size}, {name}: left out: {brief(error)}")
     times = alternated({"products": _products(hidden, weight), **works})
     row.copy, row.both = 1e6 * times.pop("products"), {name: 1e6 * time for name, time in times.items()}
     return row
@@ -287,6 +332,7 @@ CASES = {
     "add_norm": sums_and_norms,
     "glu": gated_units,
     "activation": activations,
+    "rope": rotations,
     "embedding": embeddings,
 }
 
@@ -299,15 +345,18 @@ NAMES = (*CASES, *(kind for kind, *_ in SIZED), "adamw")
 HEADER = f"{'op':22} {'size':18} {'dtype':8} {'forward':>8} {'both, µs':>9} {'copy, µs':>9}  share  peers (both, µs)"
 
 
-def bench(only: list[str], names: list[str]) -> Iterator[Row]:
+def bench(only: list[str], names: list[str], told: Told) -> Iterator[Row]:
     """Every operation, or those named, beside the peers named."""
+    if "liger" in names and not liger("transformers.functional.liger_rms_norm"):
+        told("liger: left out: liger_kernel not installed (pip install liger-kernel)")
     for kind, cases in CASES.items():
         if not only or kind in only:
-            yield from map(measured, cases(names))
+            for case in cases(names):
+                yield measured(case, told)
     for kind, function, sizes in SIZED:
         if not only or kind in only:
             for size in sizes:
-                yield function(names, *size)
+                yield function(names, told, *size)
                 torch.cuda.empty_cache()
     if not only or "adamw" in only:
         yield from optimizers(names)
@@ -317,9 +366,10 @@ def line(row: Row) -> str:
     """One row of the table."""
     peers = "  ".join(f"{name} {time:.0f}" for name, time in row.both.items() if name != "labkit")
     calls = " / ".join(f"{time:.0f}" for time in row.call.values())
+    ours = row.both.get("labkit", math.nan)
     extra = "  ".join(f"{name} {value:.3f}" for name, value in row.extra.items())
-    forward = f"{row.forward['labkit']:8.1f}" if row.forward else " " * 8
+    forward = f"{row.forward['labkit']:8.1f}" if "labkit" in row.forward else " " * 8
     return (
-        f"{row.op:22} {row.size:18} {row.dtype:8} {forward} {row.both['labkit']:9.1f} {row.copy:9.1f} {row.share:6.1%}"
+        f"{row.op:22} {row.size:18} {row.dtype:8} {forward} {ours:9.1f} {row.copy:9.1f} {row.share:6.1%}"
         f"  {peers}  {calls and 'calls ' + calls}  {extra}"
     )

@@ -20,8 +20,8 @@ def replayed(work: Work, *, seconds: float = 0.02) -> float:
     """Seconds that the work takes on the GPU, when it is replayed: the median of several replays."""
     graph = captured(work)
     graph.replay()
-    once = _timed(graph.replay)
-    times = [_timed(graph.replay) for _ in range(max(5, min(100, int(seconds / once))))]
+    once = timed(graph.replay)
+    times = [timed(graph.replay) for _ in range(max(5, min(100, int(seconds / once))))]
     del graph
     return statistics.median(times)
 
@@ -49,7 +49,7 @@ def launched(work: Work, before: Work = lambda: None, *, times: int = 10) -> flo
     found: list[float] = []
     for _ in range(times):
         before()
-        found.append(_timed(work))
+        found.append(timed(work))
     return statistics.median(found)
 
 
@@ -58,13 +58,14 @@ def alternated(works: dict[str, Work], *, times: int = 10) -> dict[str, float]:
     found: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(times + 2):
         for name, work in works.items():
-            seconds = _timed(work)
+            seconds = timed(work)
             if turn >= 2:
                 found[name].append(seconds)
     return {name: statistics.median(times) for name, times in found.items()}
 
 
-def _timed(work: Work) -> float:
+def timed(work: Work) -> float:
+    """Seconds that work takes on the GPU, from its launch on."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     work()

@@ -1,177 +1,307 @@
-"""Whole training steps of four Llama-like models in bf16: labkit's kernels, torch's operations, torch.compile.
+"""Whole training steps of four Llama-like models in bf16: labkit's, and what else a user could pick.
 
-T tokens of a sequence, B sequences of a batch, V vocabulary.
+All that fit into memory together take turns, with the floor among them, so that a clock that drifts hits all alike.
+What does not fit comes in another round, with the floor again: contenders are compared by their ratios to it.
 """
 
+import gc
 import statistics
+import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from labkit.bench.measure import Work
-from labkit.kernels import Kernels
-from labkit.model import ModelSpec, Transformer, costs
-from labkit.optim.optimizer import Adamw
-from labkit.optim.weights import Weights
+from labkit.bench.case import Told, brief
+from labkit.bench.contender import Contender, Labkit
+from labkit.bench.floor import Floor, Measured
+from labkit.bench.peers import PEERS, Compiled, CompiledCaptured
+from labkit.bench.setups import SETUPS
 from labkit.train.captured import Captured
-from labkit.train.device import settings
-from labkit.train.execution import Compiled, Eager
-from labkit.train.run import Runtime
-from labkit.train.step import Step
+from labkit.train.execution import Eager
 
-SETTLING, TURNS = 6, 3
-BATCHES = 4
+SETTLING, TURNS = 4, 4
+ROOM = 1.25
+"""The next contender may take so much more than the largest so far."""
 
+Mode = Literal["exact", "fast"]
+Wanted = list[tuple[str, Mode | None]]
+"""Contenders, each in its mode if it has one."""
 
-@dataclass(frozen=True)
-class Setup:
-    """A model and the batch of one step."""
-
-    spec: ModelSpec
-    vocab_size: int
-    batch_size: int
-
-    @property
-    def tokens(self) -> int:
-        return self.batch_size * self.spec.context
-
-
-def llama(width: int, layers: int, heads: tuple[int, int], d_ff: int, context: int) -> ModelSpec:
-    """RMSNorm, SwiGLU, interleaved RoPE, grouped queries, a tied head."""
-    return ModelSpec.from_json(
-        {
-            "d_model": width,
-            "n_layers": layers,
-            "context": context,
-            "norm": "rms",
-            "residual": "pre",
-            "attention": {"kind": "gqa", "n_heads": heads[0], "n_kv_heads": heads[1]},
-            "feedforward": {"kind": "swiglu", "d_ff": d_ff},
-            "position": {"kind": "rope", "layout": "interleaved"},
-            "head": "tied",
-            "init": "scaled_residual",
-        }
-    )
-
-
-SETUPS = {
-    "launch-bound": Setup(llama(256, 6, (8, 4), 768, 512), 8192, 16),
-    "13M": Setup(llama(256, 6, (8, 4), 768, 1024), 32_000, 32),
-    "124M": Setup(llama(768, 12, (12, 12), 2048, 1024), 50_304, 32),
-    "1B": Setup(llama(2048, 16, (32, 8), 8192, 2048), 32_000, 8),
+OURS: dict[str, Callable[..., Contender]] = {
+    "labkit": partial(Labkit, kernels="auto", execution=Captured),
+    "labkit-eager": partial(Labkit, kernels="auto", execution=Eager),
+    "torch": partial(Labkit, kernels="torch", execution=Captured),
 }
-CONTENDERS: dict[str, tuple[Kernels, type[Eager]]] = {
-    "labkit": ("auto", Captured),
-    "labkit-eager": ("auto", Eager),
-    "torch": ("torch", Captured),
-    "torch-eager": ("torch", Eager),
-    "compile": ("torch", Compiled),
-}
+"""In a mode of their own: labkit, without a captured step, and captured with torch's operations."""
+CONTENDERS = (*OURS, *PEERS)
+WITH_KERNELS = ("labkit", "labkit-eager", "liger")
+"""Compiled once for the sizes of a model, not for each variant: their first step is measured after that."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Row:
-    """What was measured of one contender on one setup, in exact mode."""
+    """What was measured of one contender on one setup."""
 
     setup: str
     name: str
-    how: str
+    mode: Mode | None
+    """None: it knows none."""
+    how: str = "eager"
     """captured, compiled or eager: what became of it."""
-    tokens_per_s: float
-    tflops: float
-    """Of forward and backward, causal attention counted once."""
-    first_step: float
-    """Seconds from the model's building to the end of its first step."""
-    host: float
+    first_step: float = 0.0
+    """Seconds from the model's building to the end of its first step, in a process that has trained others before."""
+    memory: float = 0.0
+    """GiB, at the peak, beside what was there before."""
+    seconds: float = 0.0
+    """Of a step."""
+    host: float = 0.0
     """Seconds that the host takes for a step."""
-    memory: float
-    """GiB, at the peak."""
+    tokens_per_s: float = 0.0
+    tflops: float = 0.0
+    """Of forward and backward, causal attention counted once."""
+    floor: float = 0.0
+    """Seconds, in the same turns."""
+    parts: dict[str, float] = field(default_factory=dict[str, float])
+    """Of the floor: seconds of products, attention and copies."""
+    above_floor: float = 0.0
+    """seconds / floor: the median over the turns."""
+    beside_best: float | None = None
+    """How many times as fast as the fastest peer, by the ratios to the floor; None: no peer was measured."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {self.mode}" if self.mode else self.name
 
 
-def compared(setups: list[str], names: list[str], steps: int) -> Iterator[Row]:
-    """Every setup by every contender, each in its own settings; one that runs out of memory is left out."""
-    for setup in setups:
-        for name in names:
-            yield measured(setup, name, steps)
+class Entry:
+    """A contender that is alive, and what was measured of it."""
 
+    def __init__(self, row: Row, contender: Contender) -> None:
+        self.row, self.contender = row, contender
+        self.times, self.hosts = list[float](), list[float]()
+        self.spent, self.before = 0.0, allocated()
+        """What went before: seconds, and bytes that are none of its own."""
 
-def measured(setup: str, name: str, steps: int, device: str = "cuda") -> Row:
-    """One contender: the median of a few turns of so many steps, after some that are not counted."""
-    chosen, (kernels, execution) = SETUPS[setup], CONTENDERS[name]
-    with settings(Runtime(device=device, kernels=kernels)) as place:
+    def start(self) -> None:
+        """Build it and make its first steps."""
         start = time.perf_counter()
-        step = _step(chosen, place, execution())
-        batches, made = tokens(chosen), 0
+        if self.contender.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        with self.contender.building():
+            self.contender.build()
+            self.contender.step()
+            self.contender.wait()
+            self.row.first_step = self.spent + time.perf_counter() - start
+            for _ in range(SETTLING):
+                self.contender.step()
+            self.contender.wait()
+            self.row.how = self.contender.how
+            self.row.memory = (allocated(at_most=True) - self.before) / 2**30
 
-        def turn(count: int) -> None:
-            nonlocal made
+    def turn(self, seconds: float) -> None:
+        """As many steps as fit, at least two, after one that is not counted; of that, how long the host took."""
+        with self.contender.turn():
+            begin = time.perf_counter()
+            self.contender.step()
+            self.hosts.append(time.perf_counter() - begin)
+            self.contender.wait()
+            count = max(2, min(200, int(seconds / (time.perf_counter() - begin))))
+            begin = time.perf_counter()
             for _ in range(count):
-                step(made, batches[made % BATCHES])
-                made += 1
-                list(step.readings())
+                self.contender.step()
+            self.contender.wait()
+            self.times.append((time.perf_counter() - begin) / count)
 
-        turn(1)
-        list(step.readings(0))
-        first = time.perf_counter() - start
-        turn(SETTLING)
-        list(step.readings(0))
-        seconds = statistics.median(_timed(lambda: (turn(steps), list(step.readings(0)))) / steps for _ in range(TURNS))
-        host = _timed(lambda: step(made, batches[0]))
-        list(step.readings(0))
-        memory = torch.cuda.max_memory_allocated(place) / 2**30 if place.type == "cuda" else 0.0
-        flops = costs(chosen.spec, chosen.vocab_size).flops_per_token
-        speed = chosen.tokens / seconds
-        return Row(setup, name, step.made.how, speed, speed * flops / 1e12, first, host, memory)
-
-
-def _timed(work: Work) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    def finished(self, floors: list[Measured]) -> Row:
+        """The row, of all turns."""
+        row, setup = self.row, SETUPS[self.row.setup]
+        row.seconds, row.host = statistics.median(self.times), statistics.median(self.hosts)
+        row.tokens_per_s, row.tflops = setup.tokens / row.seconds, setup.flops / row.seconds / 1e12
+        if floors:
+            above = (time / floor.total for time, floor in zip(self.times, floors, strict=True))
+            row.above_floor = statistics.median(above)
+            row.floor = statistics.median(floor.total for floor in floors)
+            row.parts = {
+                "products": statistics.median(floor.products for floor in floors),
+                "attention": statistics.median(floor.attention for floor in floors),
+                "copies": statistics.median(floor.copies for floor in floors),
+            }
+        return row
 
 
-def _step(setup: Setup, device: torch.device, execution: Eager) -> Step:
-    with device:
-        model = Transformer(setup.spec, setup.vocab_size)
-    model.initialize(0)
-    weights = Weights(model, "bf16")
-    step = Step(
-        model,
-        weights,
-        Adamw(lr=6e-4).build(weights),
-        factors=[1.0] * 10_000,
-        clip=1.0,
-        batch_size=setup.batch_size,
-        length=setup.spec.context,
-        rows=setup.batch_size,
-        dropout_seed=0,
-        execution=execution,
-    )
-    step.prepare()
-    return step
+@dataclass
+class Bench:
+    """Who is compared, and how."""
+
+    names: list[str]
+    modes: list[Mode]
+    seconds: float
+    """Of a turn."""
+    told: Told
+    """Hears what happens on the way."""
+    device: str = "cuda"
+
+    def rows(self, setups: list[str]) -> Iterator[Row]:
+        """Every setup by every contender; one that fails is left out, and told."""
+        self.warm()
+        for setup in setups:
+            wanted: Wanted = [(name, mode) for name in self.names for mode in (self.modes if name in OURS else [None])]
+            if self.device == "cuda":
+                self.load(setup, wanted)
+            floor = self.floor(setup)
+            rows: list[Row] = []
+            while wanted:
+                rows += self.together(setup, wanted, floor)
+            del floor
+            release()
+            yield from compared(rows)
+
+    def warm(self) -> None:
+        """What a process does once, whatever it compiles."""
+        if self.device == "cuda" and {"compile", "compile-captured"} & set(self.names):
+            start = time.perf_counter()
+            compiled: Any = torch.compile(lambda x: x.square().sum(), dynamic=False)
+            compiled(torch.ones(8, device="cuda", requires_grad=True)).backward()
+            self.told(f"compiler loaded: {time.perf_counter() - start:.1f} s")
+
+    def load(self, setup: str, wanted: Wanted) -> None:
+        """Start, and let go of, all whose kernels serve every variant of these sizes."""
+        start = time.perf_counter()
+        for name, mode in wanted:
+            if name in WITH_KERNELS:
+                self.started(setup, name, mode, [], ignored)
+        release()
+        self.told(f"{setup}: kernels compiled and loaded: {time.perf_counter() - start:.1f} s")
+
+    def floor(self, setup: str) -> Floor | None:
+        if self.device != "cuda":
+            return None
+        try:
+            return Floor(SETUPS[setup])
+        except Exception as error:
+            self.told(f"{setup}, floor: left out: {brief(error)}")
+            return None
+
+    def together(self, setup: str, wanted: Wanted, floor: Floor | None) -> list[Row]:
+        """Start as many of the wanted as fit into memory, let them take turns, and let go of them."""
+        alive: list[Entry] = []
+        while wanted and (fits(alive) or shared(wanted[0][0], alive)):
+            try:
+                alive += self.started(setup, *wanted[0], alive, self.told)
+            except torch.OutOfMemoryError:  # next time, with more room
+                break
+            del wanted[0]
+        floors: list[Measured] = []
+        for _ in range(TURNS):
+            if floor:
+                floors.append(floor.measured())
+            alive = [entry for entry in alive if self.turned(entry)]
+        rows = [entry.finished(floors) for entry in alive]
+        alive.clear()
+        release()
+        return rows
+
+    def started(self, setup: str, name: str, mode: Mode | None, alive: list[Entry], told: Told) -> list[Entry]:
+        """The contender after its first steps; none where it fails.
+
+        Raises OutOfMemoryError if it does not fit beside those that are alive.
+        """
+        try:
+            entry = entered(setup, name, mode, alive, self.device)
+            entry.start()
+        except torch.OutOfMemoryError as error:
+            if alive:
+                raise
+            told(f"{setup}, {name}: left out: {brief(error)}")
+        except Exception as error:
+            told(f"{setup}, {name}: left out: {brief(error)}")
+        else:
+            told(f"{setup}, {entry.row.label}: first step {entry.row.first_step:.2f} s, {entry.row.memory:.1f} GiB")
+            return [entry]
+        return []
+
+    def turned(self, entry: Entry) -> bool:
+        """Whether its turn went well."""
+        try:
+            entry.turn(self.seconds)
+        except Exception as error:
+            self.told(f"{entry.row.setup}, {entry.row.label}: left out: {brief(error)}")
+            return False
+        return True
 
 
-def tokens(setup: Setup) -> list[Tensor]:
-    """Batches as of a text: the k-th most frequent token is drawn with a probability ∝ 1 / k."""
-    odds_V = 1 / torch.arange(1, setup.vocab_size + 1)
-    generator = torch.Generator().manual_seed(0)
-    size = (setup.batch_size, setup.spec.context + 1)
-    count = size[0] * size[1]
-    drawn: Any = (odds_V.multinomial(count, replacement=True, generator=generator) for _ in range(BATCHES))
-    return [batch.view(size) for batch in drawn]
+def ignored(text: str) -> None:
+    """What is no news."""
 
 
-COLUMNS = f"{'tokens/s':>10} {'TFLOP/s':>8} {'first step, s':>14} {'host, ms':>9} {'GiB':>6}"
-HEADER = f"{'model':14} {'':14} {'':10} {COLUMNS}"
+def entered(setup: str, name: str, mode: Mode | None, alive: list[Entry], device: str) -> Entry:
+    """A contender that is not started yet."""
+    row = Row(setup, name, mode)
+    if name in OURS:
+        return Entry(row, OURS[name](SETUPS[setup], device, mode))
+    compiled = shared(name, alive)
+    if compiled is None:
+        return Entry(row, PEERS[name](SETUPS[setup], device))
+    entry = Entry(row, CompiledCaptured.of(compiled.contender))
+    entry.spent, entry.before = compiled.row.first_step, compiled.before
+    return entry
+
+
+def shared(name: str, alive: list[Entry]) -> Any:
+    """The entry whose compiled model another can capture, so that it is compiled once."""
+    found = [entry for entry in alive if type(entry.contender) is Compiled]
+    return found[0] if found and name == "compile-captured" else None
+
+
+def fits(alive: list[Entry]) -> bool:
+    """Whether there is room for one more."""
+    if not alive or alive[0].contender.device != "cuda":
+        return True
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    return free > ROOM * 2**30 * max(entry.row.memory for entry in alive)
+
+
+def allocated(*, at_most: bool = False) -> int:
+    """Bytes on the GPU; at most: since that was last reset."""
+    if not torch.cuda.is_available():
+        return 0
+    return torch.cuda.max_memory_allocated() if at_most else torch.cuda.memory_allocated()
+
+
+def release() -> None:
+    """Give back the memory of what is not alive any more, and of what the compiler holds."""
+    compiler: Any = sys.modules.get("torch._dynamo")
+    if compiler is not None:
+        compiler.reset()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def compared(rows: list[Row]) -> list[Row]:
+    """With what each is beside the best peer, by the ratios to the floor where that was measured."""
+    by = attrgetter("above_floor" if all(row.above_floor for row in rows) else "seconds")
+    best = min((by(row) for row in rows if row.name in PEERS), default=None)
+    for row in rows:
+        row.beside_best = None if best is None else best / by(row)
+    return rows
+
+
+COLUMNS = f"{'tokens/s':>10} {'TFLOP/s':>8} {'a step, ms':>10} {'x floor':>8} {'x best peer':>11}"
+HEADER = f"{'model':12} {'':17} {'':8} {COLUMNS} {'first, s':>9} {'host, ms':>9} {'GiB':>6}"
 
 
 def line(row: Row) -> str:
     """One row of the table."""
+    floor = f"{row.above_floor:8.3f}" if row.above_floor else f"{'–':>8}"
+    beside = f"{row.beside_best:11.3f}" if row.beside_best else f"{'–':>11}"
     return (
-        f"{row.setup:14} {row.name:14} {row.how:10} {row.tokens_per_s:10,.0f} {row.tflops:8.0f} "
-        f"{row.first_step:14.2f} {1e3 * row.host:9.2f} {row.memory:6.1f}"
+        f"{row.setup:12} {row.label:17} {row.how:8} {row.tokens_per_s:10,.0f} {row.tflops:8.0f} "
+        f"{1e3 * row.seconds:10.2f} {floor} {beside} {row.first_step:9.2f} {1e3 * row.host:9.2f} {row.memory:6.1f}"
     )

@@ -1,7 +1,10 @@
 """How fast labkit is on the GPU at hand, beside what else there is."""
 
+import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,25 +18,33 @@ if TYPE_CHECKING:
 bench = typer.Typer(help="Measure labkit's speed on this GPU, beside its peers.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
-VERSION = 1
+VERSION = 2
+LIBRARIES = ("torch", "triton", "transformers", "liger-kernel")
+
+Save = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also write the rows to FILE as JSON, after each of them.", show_default=False),
+]
 
 
 @bench.command()
 def kernels(
     *,
     only: Annotated[str, typer.Option(metavar="OP,OP,…", help="Only these operations.", show_default="all")] = "",
-    peers: Annotated[str, typer.Option(metavar="NAME,…", help="Of torch, compile, liger.")] = "torch",
+    peers: Annotated[str, typer.Option(metavar="NAME,…", help="Of torch, compile, liger.")] = "torch,compile,liger",
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Each operation by width: GPU time, the time of a call, the share of the rate of a copy of as many bytes."""
     with answering(debug) as console:
-        _on_a_gpu()
         from labkit.bench import kernels as operations
 
         wanted = _chosen("--only", only, operations.NAMES)
         against = _chosen("--peers", peers, ("torch", "compile", "liger"))
-        _show(console, as_json, operations.bench(wanted, against), operations.line, operations.HEADER)
+        _on_a_gpu()
+        rows = operations.bench(wanted, against, console.say)
+        _show(console, rows, operations.line, operations.HEADER, as_json=as_json, save=save)
 
 
 @bench.command()
@@ -43,17 +54,18 @@ def attention(
     options: Annotated[
         bool, typer.Option("--options", help="Also what windows, caps, sinks and the like cost.")
     ] = False,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Causal attention at four shapes: forward, and with backward, and how often the result differs from the first."""
     with answering(debug) as console:
-        _on_a_gpu()
         from labkit.bench import attention as shapes
 
         against = tuple(_chosen("--peers", peers, shapes.PEERS))
-        rows = shapes.compared(names=against, options=options)
-        _show(console, as_json, rows, shapes.line, shapes.HEADER)
+        _on_a_gpu()
+        rows = shapes.compared(names=against, options=options, told=console.say)
+        _show(console, rows, shapes.line, shapes.HEADER, as_json=as_json, save=save)
 
 
 @bench.command()
@@ -63,20 +75,50 @@ def train(
         str, typer.Option(metavar="NAME,…", help="Of launch-bound, 13M, 124M, 1B.", show_default="all")
     ] = "",
     contenders: Annotated[
-        str, typer.Option("--with", metavar="NAME,…", help="Of labkit, labkit-eager, torch, torch-eager, compile.")
-    ] = "labkit,torch,compile",
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="So many steps, three times.")] = 20,
+        str,
+        typer.Option(
+            "--with",
+            metavar="NAME,…",
+            help="Of labkit, labkit-eager, torch, torch-eager, compile, compile-captured, liger.",
+        ),
+    ] = "labkit,torch,compile,compile-captured,liger,torch-eager",
+    mode: Annotated[str, typer.Option(metavar="MODE,…", help="Of exact, fast: labkit's own.")] = "exact,fast",
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Of each turn; all take turns.")] = 0.25,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Whole training steps of four models: tokens per second, the first step, memory."""
+    """Whole training steps of four models, interleaved: speed, the floor beside it, the first step, memory."""
     with answering(debug) as console:
-        _on_a_gpu()
         from labkit.bench import train as whole
 
         setups = _chosen("--only", only, list(whole.SETUPS))
-        names = _chosen("--with", contenders, list(whole.CONTENDERS))
-        _show(console, as_json, whole.compared(setups, names, steps), whole.line, whole.HEADER)
+        names, modes = _chosen("--with", contenders, whole.CONTENDERS), _chosen("--mode", mode, ("exact", "fast"))
+        _on_a_gpu()
+        rows = whole.Bench(names, modes, seconds, console.say).rows(setups)
+        _show(console, rows, whole.line, whole.HEADER, as_json=as_json, save=save)
+
+
+@bench.command()
+def traps(
+    *,
+    only: Annotated[str, typer.Option(metavar="TRAP,…", help="Only these traps.", show_default="all")] = "",
+    providers: Annotated[
+        str, typer.Option("--with", metavar="NAME,…", help="Of labkit, torch, liger.")
+    ] = "labkit,torch,liger",
+    save: Save = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """What has bitten kernel libraries: whose operations pass, and what is wrong with those that do not."""
+    with answering(debug) as console:
+        from labkit.bench import traps as table
+
+        wanted = _chosen("--only", only, list(table.TRAPS))
+        names = _chosen("--with", providers, table.PROVIDERS)
+        _on_a_gpu()
+        rows = table.tried(wanted, names, console.say)
+        _show(console, rows, table.line, table.HEADER, as_json=as_json, save=save)
 
 
 def _on_a_gpu() -> None:
@@ -89,7 +131,7 @@ def _on_a_gpu() -> None:
     torch.manual_seed(0)
 
 
-def _chosen(option: str, text: str, known: Collection[str]) -> list[str]:
+def _chosen(option: str, text: str, known: Collection[str]) -> list[Any]:
     """The names in a list, all where it is empty. Raises Mistake for one that is none."""
     from labkit.spec import Mistake, closest
 
@@ -97,21 +139,45 @@ def _chosen(option: str, text: str, known: Collection[str]) -> list[str]:
     for name in names:
         if name not in known:
             raise Mistake(f"{option}: there is no {name!r}.{closest(name, list(known))}")
-    return names or list(known)
+    return list(dict.fromkeys(names)) or list(known)
 
 
-def _show(console: "Console", as_json: bool, rows: Iterable[Any], line: Callable[[Any], str], header: str) -> None:
-    """A row as soon as it is measured; as JSON all of them at the end."""
-    import torch
+def _show(
+    console: "Console",
+    rows: Iterable[Any],
+    line: Callable[[Any], str],
+    header: str,
+    *,
+    as_json: bool,
+    save: Path | None,
+) -> None:
+    """A row as soon as it is measured; as JSON all of them at the end, in a file after each."""
+    from labkit.tracking import record
 
-    machine = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    found: list[Any] = []
+    document: dict[str, Any] = {"version": VERSION, **_machine(), "rows": []}
+    if save:
+        record.write_json(save, document)
     if not as_json:
-        console.show(f"{machine['device']}, torch {machine['torch']}")
-        console.show(header)
+        console.show(", ".join(f"{name} {value}" for name, value in document.items() if isinstance(value, str)))
+        console.show(header, whole=True)
     for row in rows:
-        found.append(row)
+        document["rows"].append(asdict(row))
         if not as_json:
             console.show(line(row), whole=True)
+        if save:
+            record.write_json(save, document)
     if as_json:
-        write_json(console, {"version": VERSION, **machine, "rows": [asdict(row) for row in found]})
+        write_json(console, document)
+
+
+def _machine() -> dict[str, str]:
+    """The device, the day, and the versions of what is installed."""
+    import importlib.metadata as installed
+
+    import torch
+
+    machine = {"device": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d")}
+    for name in LIBRARIES:
+        with suppress(installed.PackageNotFoundError):
+            machine[name] = installed.version(name)
+    return machine

@@ -1,28 +1,124 @@
 """The benchmark of whole steps, on a CPU with a model of a moment: it measures what it says of whom it says."""
 
+from typing import Any
+
 import pytest
+import torch
 
 from labkit.bench import train
-from labkit.bench.train import Setup, llama, measured
+from labkit.bench.contender import Masters
+from labkit.bench.floor import passes
+from labkit.bench.llama import Llama
+from labkit.bench.peers import Missing
+from labkit.bench.setups import SETUPS, Setup, Sizes
+from labkit.bench.train import Bench, Row, compared
+from labkit.model import Transformer
+
+TINY = Setup(Sizes(32, 2, 4, 2, 8, 64, 50), 16, 2)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SETUPS, "tiny", TINY)
+    monkeypatch.setattr(train, "SETTLING", 1)
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(train.SETUPS, "tiny", Setup(llama(32, 1, (2, 1), 64, 16), 50, 2))
+def told() -> list[str]:
+    return []
 
 
-@pytest.mark.usefixtures("tiny")
-def test_a_row_tells_speed_and_first_step() -> None:
-    row = measured("tiny", "torch-eager", 2, device="cpu")
-    assert (row.setup, row.name, row.how) == ("tiny", "torch-eager", "eager")
-    assert row.tokens_per_s > 0
-    assert row.first_step > row.host > 0
-    assert "tiny" in train.line(row)
+def bench(names: list[str], told: list[str]) -> list[Row]:
+    return list(Bench(names, ["exact"], 0.01, told.append, device="cpu").rows(["tiny"]))
+
+
+def test_a_row_tells_speed_first_step_and_the_best_peer(told: list[str]) -> None:
+    ours, theirs = bench(["labkit-eager", "torch-eager"], told)
+    assert [(row.setup, row.label, row.how) for row in (ours, theirs)] == [
+        ("tiny", "labkit-eager, exact", "eager"),
+        ("tiny", "torch-eager", "eager"),
+    ]
+    for row in (ours, theirs):
+        assert row.tokens_per_s == pytest.approx(TINY.tokens / row.seconds)
+        assert row.first_step > 0
+        assert row.label in train.line(row)
+    assert theirs.beside_best == 1
+    assert ours.beside_best == pytest.approx(theirs.seconds / ours.seconds)
+
+
+def test_contenders_of_another_round_are_compared_by_the_floor() -> None:
+    ours, slow, fast = (Row("tiny", name, None, seconds=9.0) for name in ("labkit", "liger", "compile"))
+    ours.above_floor, slow.above_floor, fast.above_floor = 1.1, 2.2, 1.32
+    assert [row.beside_best for row in compared([ours, slow, fast])] == pytest.approx([1.2, 0.6, 1.0])
+
+
+def test_one_that_fails_is_left_out_and_told(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> None:
+        raise Missing("liger_kernel not installed")
+
+    monkeypatch.setitem(train.PEERS, "liger", failing)
+    (row,) = bench(["liger", "torch-eager"], told)
+    assert row.name == "torch-eager"
+    assert any("tiny, liger: left out: Missing: liger_kernel not installed" in line for line in told)
+
+
+def test_what_fails_in_its_turn_does_not_end_the_others(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = train.PEERS["torch-eager"].take
+
+    def failing(self: Any, number: int, tokens_BT: torch.Tensor) -> None:
+        if number > 3:
+            raise RuntimeError("out of luck")
+        taken(self, number, tokens_BT)
+
+    monkeypatch.setattr(train.PEERS["torch-eager"], "take", failing)
+    (row,) = bench(["torch-eager", "labkit-eager"], told)
+    assert row.name == "labkit-eager"
+    assert row.beside_best is None
+    assert any("torch-eager: left out: RuntimeError: out of luck" in line for line in told)
+
+
+def test_the_plain_model_computes_what_labkit_does() -> None:
+    torch.manual_seed(0)
+    ours, theirs = Transformer(TINY.spec, 50).double(), Llama(TINY).double()
+    ours.initialize(0)
+    with torch.no_grad():
+        for own, given in zip(theirs.parameters(), ours.parameters(), strict=True):
+            own.copy_(given)
+    batch = TINY.batches()[0]
+    losses = ours.losses(batch[:, :-1], batch[:, 1:])
+    loss = theirs(batch[:, :-1], batch[:, 1:])
+    torch.testing.assert_close(loss, losses.mean(), rtol=1e-5, atol=0)  # labkit's angles are in fp32
+    gradients = [
+        torch.autograd.grad(each, model.embedding.weight)[0] for each, model in ((losses.mean(), ours), (loss, theirs))
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-6)
+
+
+def test_its_masters_move_as_torch_moves_weights_in_fp32() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 8, bias=False).bfloat16()
+    exact = model.weight.detach().float().requires_grad_()
+    optimizer = torch.optim.AdamW([exact], lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1)
+    masters = Masters(model)
+    for _ in range(3):
+        model(torch.randn(4, 8).bfloat16()).square().sum().backward()
+        assert model.weight.grad is not None
+        exact.grad = model.weight.grad.float()
+        torch.nn.utils.clip_grad_norm_([exact], 1.0)
+        optimizer.step()
+        masters.step()
+        torch.testing.assert_close(masters.values[0], exact.detach(), rtol=1e-3, atol=1e-4)
+        assert torch.equal(model.weight, masters.values[0].bfloat16())
+        assert model.weight.grad is None
+
+
+def test_the_floor_counts_every_pass_once() -> None:
+    stream, turned, hidden, logits = 32 * 32, 32 * 6 * 8, 32 * 64, 32 * 50
+    norms, sums = 10 * stream, 4 * 16 * stream
+    expected = norms + sums + 2 * 8 * turned + 2 * 16 * hidden + 4 * logits + 30 * TINY.params
+    assert passes(TINY) == expected
 
 
 def test_the_four_models_have_the_sizes_that_they_are_called_by() -> None:
-    sizes = {name: train.costs(setup.spec, setup.vocab_size).params for name, setup in train.SETUPS.items()}
-    wanted = {"launch-bound": 7, "13M": 13, "124M": 124, "1B": 1039}
-    assert {name: round(size / 1e6) for name, size in sizes.items()} == wanted
-    tokens = {name: setup.tokens for name, setup in train.SETUPS.items()}
-    assert tokens == {"launch-bound": 8192, "13M": 32_768, "124M": 32_768, "1B": 16_384}
+    wanted = {"launch-bound": (7, 8192), "13M": (13, 32_768), "124M": (124, 32_768), "1B": (1039, 16_384)}
+    assert {name: (round(SETUPS[name].params / 1e6), SETUPS[name].tokens) for name in wanted} == wanted
