@@ -20,7 +20,10 @@ MATCHES = ("none", "params", "non_embedding", "active_params", "flops")
 MOST_SEEDS = 1000
 """Of one experiment: more are a slip of the keyboard."""
 
-RESERVED = ("report.html", "report.md", "experiment.json", "mlflow.json", "mlflow.lock", "superseded")
+RESERVED = (
+    *("report.html", "report.md", "report.tex", "figures", "board.json"),
+    *("experiment.json", "mlflow.json", "mlflow.lock", "superseded"),
+)
 """What labkit itself writes beside the variants' folders."""
 
 WORDS = {

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import IO
 
 from labkit.spec import Mistake
+from labkit.tracking.mlflow.links import charts
 from labkit.tracking.mlflow.sidecar import Sidecar
 from labkit.tracking.mlflow.store import PRIVATE, database, public
-from labkit.tracking.mlflow.view import KEY
 from labkit.tracking.record import Edition
 
 HOST = "127.0.0.1"
@@ -57,8 +57,7 @@ def view_url(edition: Edition | None, uri: str, base_url: str) -> str:
     note, base = Sidecar.read(edition.path) if edition else Sidecar(), base_url.rstrip("/")
     if not note.experiment_id or note.uri != public(uri):
         return f"{base}/#/experiments"
-    query = f"workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
-    return f"{base}/#/experiments/{note.experiment_id}/runs?{query}"
+    return f"{base}/{charts(note.experiment_id)}"
 
 
 def _free(port: int) -> int:

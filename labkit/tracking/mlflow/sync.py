@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labkit.tracking.mlflow.board import Board, publish
 from labkit.tracking.mlflow.curves import Points, agree, contradicted, extends, last_steps, latest, points
 from labkit.tracking.mlflow.facts import Facts, Setting, address
 from labkit.tracking.mlflow.origin import origin
@@ -52,7 +53,7 @@ class Session:
                     told += self._reopen(run, facts, shown)
                 elif behind(run, self.notes[run.path], facts, self.uri):
                     told += self._continue(run, facts)
-            self._show(runs, setting)
+            self._show(setting)
             return told
 
     def _trusts(self, folder: Path) -> bool:
@@ -118,17 +119,16 @@ class Session:
             note.write(folder)
         self.notes[folder] = note
 
-    def _show(self, runs: list[Run], setting: Setting) -> None:
-        """Set the experiment's note and charts, and hang the report on one run, where they changed."""
+    def _show(self, setting: Setting) -> None:
+        """Set the experiment's note and charts and the board beside it, where they changed."""
         view, note = View.of(self.edition, setting), Sidecar.read(self.edition.path)
-        host = next((run for run in runs if run.path.parent.name == "baseline"), runs[0])
-        run_id = self.notes[host.path].run_id
-        if self._trusts(self.edition.path) and (note.digest, note.run_id) == (view.digest, run_id):
+        if self._trusts(self.edition.path) and note.digest == view.digest:
             return
-        tags = view.tags(self.remote.experiment_id, run_id)
-        if self.remote.annotate(tags) and view.report:
-            self.remote.client.log_artifact(run_id, str(self.edition.path / "report.html"))
-        self._write(self.edition.path, replace(note, run_id=run_id, digest=view.digest))
+        board, links = Board.read(self.edition.path), ""
+        if board:
+            links = publish(board, self.edition.path, self.uri, self.remote.experiment_id).markdown(board)
+        self.remote.annotate(view.tags(links))
+        self._write(self.edition.path, replace(note, digest=view.digest))
 
 
 def _find(run: Run, note: Sidecar, shown: "list[Shown]") -> "Shown | None":

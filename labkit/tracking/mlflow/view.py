@@ -1,20 +1,17 @@
 """How MLflow's UI opens on an edition: the note on top; the charts, grouped by variant with bands over the seeds."""
 
-import base64
 import hashlib
 import json
 import math
-import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from labkit.tracking.mlflow.board import Board
 from labkit.tracking.mlflow.facts import Setting
+from labkit.tracking.mlflow.links import shared
 from labkit.tracking.mlflow.params import name
 from labkit.tracking.record import FINISHED, Edition
-
-KEY = "labkit"
-"""The name of the shared view state, which MLflow keeps as a tag of the experiment."""
 
 SECTIONS = {
     "curves": ("val/loss", "position/val_loss", "train/loss", "val/bpb", "optim/grad_norm"),
@@ -52,27 +49,25 @@ class View:
 
     note: str
     state: str
-    report: str
-    """Which report.html this is: its size and time; empty where there is none."""
+    board: str
+    """Which results the report last wrote; empty where there are none."""
 
     @classmethod
     def of(cls, edition: Edition, setting: Setting) -> Self:
-        report = edition.path / "report.html"
-        stamp = f"{report.stat().st_size} {report.stat().st_mtime_ns}" if report.exists() else ""
-        return cls(note(edition), json.dumps(state(edition, setting)), stamp)
+        board = Board.read(edition.path)
+        told = board.digest(edition.path) if board else ""
+        return cls(note(edition), json.dumps(state(edition, setting)), told)
 
     @property
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
-    def tags(self, experiment_id: str, run_id: str) -> dict[str, str]:
-        """The experiment's tags; the report hangs on the run."""
-        link = f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/report.html?workflowType=machine_learning"
-        tail = f"\n\n[The whole report]({link})" if self.report else ""
+    def tags(self, links: str) -> dict[str, str]:
+        """The experiment's tags; the links lead to its verdicts and its report."""
         return {
-            "mlflow.note.content": self.note + tail,
+            "mlflow.note.content": f"{self.note}\n\n{links}".strip(),
             "mlflow.experimentKind": "custom_model_development",
-            f"mlflow.sharedViewState.{KEY}": deflated(self.state),
+            **shared(self.state),
         }
 
 
@@ -104,10 +99,6 @@ def state(edition: Edition, setting: Setting) -> dict[str, Any]:
         "compareRunSections": [_section(section, titles.get(section, section)) for section in sections],
         "compareRunCharts": [*enlarged, *_charts()],
     }
-
-
-def deflated(text: str) -> str:
-    return "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def _metric(edition: Edition) -> str:

@@ -53,7 +53,7 @@ def test_the_address_leads_to_the_editions_charts(edition: Edition, uri: str) ->
     assert view_url(edition, uri, "http://127.0.0.1:5000/") == "http://127.0.0.1:5000/#/experiments"
     sync(edition, uri)
     address = view_url(edition, uri, "http://127.0.0.1:5000")
-    assert "/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey=labkit" in address
+    assert "/runs?workflowType=machine_learning&viewStateShareKey=labkit&compareRunsMode=CHART" in address
     assert view_url(edition, "http://another:5000", "http://another:5000") == "http://another:5000/#/experiments"
 
 

@@ -13,7 +13,7 @@ from labkit.tracking.record import Edition
 
 def opened(view: View) -> dict[str, Any]:
     """The state as the UI reads it."""
-    packed = view.tags("1", "abc")["mlflow.sharedViewState.labkit"]
+    packed = view.tags("")["mlflow.sharedViewState.labkit"]
     return json.loads(zlib.decompress(base64.b64decode(packed.removeprefix("deflate;"))))
 
 
