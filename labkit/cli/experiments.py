@@ -171,15 +171,16 @@ def report(target: Target, *, as_json: AsJson = False, runs: Runs = None, debug:
 
 
 def conclude(console: "Console", edition: "Edition", as_json: bool, again: bool) -> None:
-    """Compare, write the page anew or where it is not there yet, and show the result."""
+    """Compare, write the report anew or where it is not there yet, and show the result."""
     from labkit.report.comparison import compare
 
     page = edition.path / "report.html"
     if again or not page.exists():
-        from labkit.report.page import write
+        from labkit.report.files import write
 
-        write(edition)
-    comparison = compare(edition)
+        comparison = write(edition)
+    else:
+        comparison = compare(edition)
     if as_json:
         write_json(console, {**comparison.as_json(), "report": str(page)})
     else:

@@ -12,6 +12,7 @@ from labkit.report.statistics import UNCOMPARED, Difference, Interval, mean, spr
 from labkit.report.verdicts import NO_VERDICT, Verdict
 from labkit.tracking import documents
 from labkit.tracking.documents import DocumentScores
+from labkit.tracking.mlflow import run_page
 from labkit.tracking.record import Run
 
 LOSS, BITS = "val/loss", "val/bpb"
@@ -52,6 +53,11 @@ class Outcome:
         """On how many windows the loss is measured on the way; 0 where the spec does not say."""
         windows = self.run.spec().get("evaluation", {}).get("windows")
         return windows if isinstance(windows, int) else 0
+
+    @property
+    def shown(self) -> str:
+        """Its page in MLflow; empty where MLflow was not told of it."""
+        return run_page(self.run)
 
     def belongs_to(self, variant: str, arm: str) -> bool:
         """Whether it is a run of the variant as it is written now."""

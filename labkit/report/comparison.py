@@ -1,18 +1,21 @@
 """The comparison: every arm of an experiment against its baseline, paired by seed."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from labkit.report.analysis import Analysis, Plan, analysed
-from labkit.report.arms import Arm, Outcome
-from labkit.report.footing import footing, header
+from labkit.report.arms import Arm, Outcome, finite
+from labkit.report.footing import footing, header, measured
 from labkit.report.matched import law, summary
 from labkit.report.notes import Note, notes
 from labkit.report.table import Rows, brief_rows, markdown, rows
 from labkit.report.words import answer
 from labkit.spec import Mistake
+from labkit.tracking.mlflow import charts_page
 from labkit.tracking.record import Damaged, Edition
 
 
@@ -35,6 +38,8 @@ class Comparison:
     """What the verdicts rest on."""
     left_out: tuple[Outcome, ...]
     """Runs of variants as they were once written: other fingerprints, so no part of this comparison."""
+    charts: str = ""
+    """The page of its curves in MLflow; empty where MLflow was not told of it."""
     damaged: tuple[str, ...] = ()
     """Why recorded runs could not be read."""
 
@@ -89,6 +94,11 @@ class Comparison:
         )
 
     @property
+    def grounds(self) -> tuple[tuple[str, str], ...]:
+        """The same with the noise and the placebos, for those who want to know what the verdicts rest on."""
+        return (*measured(self.arms, self.analysis), *self.footing)
+
+    @property
     def look(self) -> dict[str, Any]:
         """What the ledger keeps of the verdicts given now; empty where none is due."""
         if not self.analysis.at_look or not self.variants:
@@ -100,6 +110,13 @@ class Comparison:
             "verdicts": {arm.name: arm.verdict.word for arm in self.variants if not arm.placebo},
             "placebos": {arm.name: arm.difference.excludes_zero for arm in self.variants if arm.placebo},
         }
+
+    @property
+    def hash(self) -> str:
+        """Twelve digits of what was compared: every run by its fingerprint, with the figure that it came to."""
+        runs = [(run.record["fingerprint"], run.final(self.metric)) for run in self.outcomes]
+        told = finite([self.title, self.metric, self.analysis.margin, runs])
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
 
     def facts(self, field: str) -> dict[str, list[Any]]:
         """Key -> every value that the records have for it in an object such as `data` or `versions`, none twice."""
@@ -147,6 +164,7 @@ class Comparison:
             "data": self.facts("data"),
             "versions": self.facts("versions"),
             "command": self.command,
+            "hash": self.hash,
         }
 
 
@@ -175,6 +193,7 @@ def compare(edition: Edition) -> Comparison:
         arms=arms,
         analysis=analysis,
         left_out=tuple(outcome for outcome in recorded if outcome.run not in kept),
+        charts=charts_page(edition),
         damaged=tuple(edition.damaged()),
     )
 

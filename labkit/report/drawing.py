@@ -4,7 +4,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from labkit.report.arms import Arm
@@ -12,6 +12,7 @@ from labkit.report.theme import GRID, MUTED, themed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes  # imported where it draws: half a second that only the page needs
+    from matplotlib.figure import Figure
 
 WIDTH = 5.2
 HEIGHT = 3.25
@@ -27,6 +28,8 @@ class Panel:
     title: str
     caption: str
     draw: Callable[["Axes", Sequence[Arm]], bool]
+    legend: bool = True
+    """Whether its lines need the arms' names beside them."""
     height: float = HEIGHT
     margins: tuple[float, float, float, float] = MARGINS
 
@@ -39,6 +42,8 @@ class Plot:
     title: str
     caption: str
     svg: str
+    figure: "Figure" = field(repr=False, compare=False)
+    legend: bool = True
 
 
 def drawn(panels: Sequence[Panel], arms: Sequence[Arm]) -> list[Plot]:
@@ -46,7 +51,7 @@ def drawn(panels: Sequence[Panel], arms: Sequence[Arm]) -> list[Plot]:
     import matplotlib
 
     plots: list[Plot] = []
-    with matplotlib.rc_context(_LOOK), warnings.catch_warnings():
+    with matplotlib.rc_context(LOOK), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the reader's fonts draw the text
         for panel in panels:
             # Ids differ between the drawings of a page, and never between two writes of one.
@@ -72,7 +77,8 @@ def _plot(panel: Panel, arms: Sequence[Arm]) -> list[Plot]:
         return []
     file = io.StringIO()
     FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return [Plot(panel.name, panel.title, panel.caption, _inline(file.getvalue(), panel.title))]
+    svg = _inline(file.getvalue(), panel.title)
+    return [Plot(panel.name, panel.title, panel.caption, svg, figure, panel.legend)]
 
 
 def _inline(svg: str, title: str) -> str:
@@ -84,7 +90,7 @@ def _inline(svg: str, title: str) -> str:
     return themed(re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening, svg, count=1))
 
 
-_LOOK: dict[Any, Any] = {
+LOOK: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": "sans-serif",

@@ -41,7 +41,7 @@ def footing(
         yield "pairing", f"by seed removed {100 * analysis.removed:.0f} % of the variance"
     yield from _looks(analysis)
     yield "matched", matched
-    yield "confounds", _confounds(notes)
+    yield "confounds", confounds(notes)
     diverged = sum(len(arm.diverged) for arm in arms)
     yield "diverged", f"{diverged} of {plural(sum(arm.total for arm in arms), 'run')}"
     epochs = max((arm.epochs for arm in arms if arm.done), default=0.0)
@@ -49,6 +49,19 @@ def footing(
     text = listed(str(corpus) for corpus in data.get("corpus", [])) or "this text"
     size = f"{count(arms[0].params)} params, {count(arms[0].tokens)} tokens"
     yield "scope", f"{size}, {text}: no claim beyond"
+
+
+def measured(arms: Sequence[Arm], analysis: Analysis) -> Iterator[tuple[str, str]]:
+    """The noise that the seeds left, and what the placebos say of it."""
+    if math.isfinite(analysis.sigma):
+        pooled = f"σ {value(analysis.sigma)} of a run, pooled over {plural(len(arms), 'arm')}, {analysis.dof} dof"
+        unstable = [arm.name for arm in arms if arm.difference.unstable]
+        yield "noise", f"{pooled}{f'; {listed(unstable)} unstable, with its own' if unstable else ''}"
+    if analysis.placebos:
+        judged = "as many as expected" if analysis.expected else "more than expected: the noise is underestimated"
+        yield "placebos", f"{analysis.outside} of {analysis.placebos} on record outside their own 95 %, {judged}"
+    else:
+        yield "placebos", "none on record; placebo=True adds the baseline under other initial values"
 
 
 def _text(text: Text, arms: Sequence[Arm]) -> Iterator[tuple[str, str]]:
@@ -82,6 +95,7 @@ def _said(verdicts: Mapping[str, str]) -> str:
     return listed(f"{name} {word}" if word != "none" else f"{name} no verdict" for name, word in verdicts.items())
 
 
-def _confounds(notes: Sequence[Note]) -> str:
-    known = sum(note.kind in ("budget", "conditions", "data-limited") for note in notes)
-    return f"{plural(known, 'note')} below" if known else "none"
+def confounds(notes: Sequence[Note]) -> str:
+    """What differs between the arms beyond the declared change, in a few words; the notes have it in full."""
+    known = list(dict.fromkeys(note.brief for note in notes if note.brief))
+    return listed(known) or "none"

@@ -37,6 +37,7 @@ def forest(arms: Sequence[Arm], metric: str) -> list[Plot]:
         "Differences to the baseline",
         "Mean over paired seeds, 95 % simultaneous interval; small dots are the seeds. A hollow dot has no interval.",
         lambda axes, arms: _forest(axes, arms, metric, inner),
+        legend=False,
         height=inner + TOP + BOTTOM,
         margins=(0.12, 0.12, TOP, BOTTOM),
     )

@@ -43,6 +43,11 @@ def code(value: object) -> Cell:
     return Cell(f"<code>{text(value)}</code>")
 
 
+def link(address: str, words: str) -> str:
+    """The words, leading somewhere where there is somewhere to lead."""
+    return f'<a href="{text(address)}">{words}</a>' if address else words
+
+
 def status(value: str) -> Cell:
     return Cell(f'<span class="status {text(value)}">{text(value)}</span>')
 

@@ -28,6 +28,8 @@ class Note:
 
     kind: str
     text: str
+    brief: str = ""
+    """Of a confound, what a table has room for; empty where it is none."""
 
 
 def notes(
@@ -103,7 +105,9 @@ def _data_limited(arms: Sequence[Arm]) -> Iterator[Note]:
     if beyond:
         most = max(arm.epochs for arm in beyond)
         who = "every arm" if len(beyond) == len(arms) else listed(arm.name for arm in beyond)
-        yield Note("data-limited", f"{most:.1f} epochs over the data, more than {EPOCHS:g} ({who}).")
+        yield Note(
+            "data-limited", f"{most:.1f} epochs over the data, more than {EPOCHS:g} ({who}).", f"{most:.1f} epochs"
+        )
 
 
 def _budget(arm: Arm, baseline: Arm, match: str) -> Iterator[Note]:
@@ -111,7 +115,8 @@ def _budget(arm: Arm, baseline: Arm, match: str) -> Iterator[Note]:
     ratios = {words: getattr(arm, name) / getattr(baseline, name) for words, name in sizes.items()}
     unequal = [_more(words, ratio) for words, ratio in ratios.items() if abs(ratio - 1) > TOLERANCE]
     if unequal:
-        yield Note("budget", f"{arm.name} has {listed(unequal)} than the baseline (matched on: {match}).")
+        text = f"{arm.name} has {listed(unequal)} than the baseline (matched on: {match})."
+        yield Note("budget", text, f"{arm.name} {listed(unequal)}")
 
 
 def _more(words: str, ratio: float) -> str:
@@ -124,7 +129,10 @@ _CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "the mode": lambda record: record.get("mode"),
     "the device": lambda record: record.get("device"),
     "the kernels": lambda record: record.get("kernels"),
+    "the execution": lambda record: record.get("execution"),
     "the PyTorch version": lambda record: record.get("versions", {}).get("torch"),
+    "the CUDA version": lambda record: record.get("versions", {}).get("cuda"),
+    "the Python version": lambda record: record.get("versions", {}).get("python"),
     "labkit's own source": lambda record: _short(record.get("labkit_sources")),
     "the micro-batch": lambda record: record.get("runtime", {}).get("micro_batch"),
     "the labkit version": lambda record: record.get("versions", {}).get("labkit"),
@@ -137,7 +145,7 @@ def _conditions(arms: Sequence[Arm]) -> Iterator[Note]:
     for what, value_of in _CONDITIONS.items():
         groups = _groups(arms, value_of)
         if len(groups) > 1 and what not in declared:
-            yield Note("conditions", f"{what} differs: {_grouped(groups)}.")
+            yield Note("conditions", f"{what} differs: {_grouped(groups)}.", what.removeprefix("the "))
 
 
 def _speed(arms: Sequence[Arm]) -> Iterator[Note]:
@@ -158,7 +166,7 @@ def _sources(arms: Sequence[Arm]) -> Iterator[Note]:
     for file in sorted(files):
         groups = _groups(arms, lambda record, file=file: _short(record.get("sources", {}).get(file)))
         if len(groups) > 1:
-            yield Note("conditions", f"the source {file} was changed between runs: {_grouped(groups)}.")
+            yield Note("conditions", f"the source {file} was changed between runs: {_grouped(groups)}.", file)
 
 
 def _short(value: Any) -> str | None:
@@ -175,8 +183,10 @@ def _recorded(arms: Sequence[Arm]) -> Iterator[Note]:
         for run in arm.outcomes:
             for text in run.record.get("notes", []):
                 said.setdefault(text, []).append((arm, run))
+    everyone = sum(len(arm.outcomes) for arm in arms)
     for text, runs in said.items():
-        yield Note("conditions", f"{text} ({_who(runs)}).")
+        brief = text.partition(":")[0] if len(runs) < everyone else ""
+        yield Note("conditions", f"{text} ({_who(runs)}).", brief)
 
 
 _Runs = list[tuple[Arm, Outcome]]

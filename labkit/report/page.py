@@ -1,12 +1,14 @@
-"""The report: one self-contained HTML page, and the same in Markdown, beside the runs they are made from."""
+"""The report's page: one self-contained HTML document, light or dark, printable."""
 
 import math
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 from labkit.report.arms import BITS, SPEED, Arm, Outcome
-from labkit.report.comparison import Comparison, compare
+from labkit.report.comparison import Comparison
+from labkit.report.costs import costs
+from labkit.report.drawing import Plot
 from labkit.report.forest import forest
 from labkit.report.formats import NOTHING, count, duration, listed, percent, plural, rate, scientific, size, span, value
 from labkit.report.markup import (
@@ -15,6 +17,7 @@ from labkit.report.markup import (
     document,
     figures,
     legend,
+    link,
     named,
     number,
     pairs,
@@ -27,7 +30,6 @@ from labkit.report.markup import (
 from labkit.report.matched import moved
 from labkit.report.plots import panels
 from labkit.report.style import STYLE
-from labkit.tracking.record import Edition, write_bytes
 
 METHOD = """
 Δ is the mean over seeds of the variant minus the baseline of the same seed. One model, arm + seed, gives the noise σ,
@@ -39,36 +41,53 @@ uncertain. An unstable arm (its spread over three times the median) has the nois
 baseline under other initial values: its interval is its own 95 %, and only the count of all placebos on record is
 judged. The spread is the standard deviation over seeds. Losses are in nats a token; bits per byte count the bytes of
 exactly the tokens scored. A diverged run has no final value. The tokens/s and the training time of a run leave out its
-evaluations, checkpoints and start; started → ended is wall time, with all of it and any interruption."""
+evaluations, checkpoints and start; started → ended is wall time, with all of it and any interruption. A fingerprint
+leads to the run in MLflow, for a store on this machine while `labkit ui` shows it."""
 
 VISIBLE = 0.0005
 """A ratio this near to one is shown as no difference."""
 
 
-def write(edition: Edition) -> Path:
-    """Write report.html and report.md into the edition's folder; the path of the page. Verdicts enter the ledger.
+@dataclass(frozen=True)
+class Drawings:
+    """What the page shows in pictures."""
 
-    The same records give the same bytes. Raises Mistake where no experiment is described.
-    """
-    comparison = compare(edition)
-    if comparison.look:
-        edition.enter(comparison.look)
-    write_bytes(edition.path / "report.md", comparison.markdown().encode())
-    write_bytes(edition.path / "report.html", page(comparison).encode())
-    return edition.path / "report.html"
+    differences: list[Plot]
+    curves: list[Plot]
+    costs: list[Plot]
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Self:
+        arms = comparison.arms
+        return cls(forest(arms, comparison.metric), panels(arms), costs(arms))
+
+    @property
+    def all(self) -> list[Plot]:
+        return [*self.differences, *self.curves, *self.costs]
 
 
-def page(comparison: Comparison) -> str:
+def page(comparison: Comparison, drawings: Drawings) -> str:
     """The whole page as HTML."""
-    sections = (_header, _answer, _differences, _notes, _curves, _arms, _runs, _facts)
-    body = "\n".join(part for section in sections for part in section(comparison))
+    sections = (
+        _header(comparison),
+        _answer(comparison),
+        _differences(comparison, drawings.differences),
+        _notes(comparison),
+        _curves(comparison, drawings.curves),
+        _costs(drawings.costs),
+        _arms(comparison),
+        _runs(comparison),
+        _facts(comparison),
+    )
+    body = "\n".join(part for section in sections for part in section)
     title = f"{comparison.title}: {comparison.question}" if comparison.question else comparison.title
     return document(title, STYLE, f"{body}\n<footer>{text(METHOD)}</footer>")
 
 
 def _header(comparison: Comparison) -> Iterator[str]:
     edition = f", edition {text(comparison.edition)}" if comparison.edition != "main" else ""
-    yield f'<header><p class="eyebrow"><b>{text(comparison.name)}</b>{edition}</p>'
+    shown = f" · {link(comparison.charts, 'in MLflow')}" if comparison.charts else ""
+    yield f'<header><p class="eyebrow"><b>{text(comparison.name)}</b>{edition}{shown}</p>'
     yield f"<h1>{text(comparison.question or comparison.title)}</h1>"
     yield "</header>"
 
@@ -97,14 +116,14 @@ def _when(comparison: Comparison) -> Iterator[str]:
         yield f"{span(min(started), max(ended, key=lambda end: (math.isnan(end), end)))} UTC"
 
 
-def _differences(comparison: Comparison) -> Iterator[str]:
+def _differences(comparison: Comparison, plots: Sequence[Plot]) -> Iterator[str]:
     headers, rows, alignments = comparison.rows()
     head = [words(header, "right" if side == "right" else "") for header, side in zip(headers, alignments, strict=True)]
     yield "<h2>Differences</h2>"
     yield f'<p class="faint">{prose(comparison.header)}</p>'
     yield table(head, [_arm(*row) for row in zip(range(len(rows)), comparison.arms, rows, strict=True)])
-    yield figures(forest(comparison.arms, comparison.metric))
-    yield f'<div class="columns">{pairs("What the verdicts rest on", comparison.footing)}</div>'
+    yield figures(plots)
+    yield f'<div class="columns">{pairs("What the verdicts rest on", comparison.grounds)}</div>'
 
 
 def _arm(index: int, arm: Arm, row: list[str]) -> list[Cell]:
@@ -130,10 +149,14 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         yield f'<h2>What to know</h2><dl class="card notes">{"".join(lines)}</dl>'
 
 
-def _curves(comparison: Comparison) -> Iterator[str]:
-    plots = panels(comparison.arms)
+def _curves(comparison: Comparison, plots: Sequence[Plot]) -> Iterator[str]:
     if plots:
         yield f"<h2>Curves</h2>{legend([arm.name for arm in comparison.arms])}{figures(plots)}"
+
+
+def _costs(plots: Sequence[Plot]) -> Iterator[str]:
+    if plots:
+        yield f"<h2>Quality against cost</h2>{figures(plots)}"
 
 
 def _arms(comparison: Comparison) -> Iterator[str]:
@@ -192,7 +215,7 @@ def _recorded(arm: Arm, run: Outcome) -> list[Cell]:
         number(duration(run.record.get("seconds") or math.nan)),
         Cell(text(span(run.started, run.ended)), "right"),
         words(", ".join(str(run.record[key]) for key in ("device", "mode", "precision") if run.record.get(key))),
-        code(run.record["fingerprint"]),
+        Cell(link(run.shown, code(run.record["fingerprint"]).html)),
     ]
 
 
@@ -208,7 +231,8 @@ def _state(run: Outcome) -> Cell:
 
 def _facts(comparison: Comparison) -> Iterator[str]:
     versions = [(name, _all(values)) for name, values in sorted(comparison.facts("versions").items())]
-    yield f'<h2>To reproduce</h2><div class="card"><pre>{text(comparison.command)}</pre></div>'
+    traced = f'<p class="faint">Records {code(comparison.hash).html}: every run of this page with its figure.</p>'
+    yield f'<h2>To reproduce</h2><div class="card"><pre>{text(comparison.command)}</pre>{traced}</div>'
     yield f'<div class="columns">{pairs("Data", _data(comparison.facts("data")))}{pairs("Versions", versions)}</div>'
 
 

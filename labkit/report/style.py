@@ -37,6 +37,7 @@ td.wide {{ padding-left: 36px; text-indent: -26px; }}
 td.wide {{ min-width: 12em; max-width: 24em; white-space: normal; overflow-wrap: break-word; }}
 td.verdict {{ min-width: 8em; max-width: 12em; white-space: normal; text-wrap: balance; }}
 td.changes {{ min-width: 17em; white-space: normal; overflow-wrap: anywhere; }}
+a {{ color: inherit; text-decoration: underline; text-decoration-color: var(--muted); text-underline-offset: 2px; }}
 .clear {{ font-weight: 650; }}
 .faint {{ color: var(--muted); }}
 code, pre {{ font: 12.5px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }}
@@ -90,7 +91,7 @@ footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.
   table, code, pre {{ font-size: 7pt; }}
   th, td {{ padding: 3px 5px; font-size: inherit; }}
   td.wide {{ min-width: 0; padding-left: 29px; }}
-  td.verdict {{ min-width: 8em; max-width: 12em; white-space: normal; text-wrap: balance; }}
-td.changes {{ min-width: 0; }}
+  td.changes {{ min-width: 0; }}
+  a {{ text-decoration: none; }}
 }}
 """.strip()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from labkit.data import Store
 from labkit.data.batches import require_window
-from labkit.report import formats, page
+from labkit.report import files, formats
 from labkit.spec import Mistake
 from labkit.study.counting import Counted
 from labkit.study.crew import Crew, Event, Turn
@@ -97,11 +97,12 @@ class Runner:
             mirror.start()
             outcome = self._train(missing)
             with self.console.busy("writing the report, telling MLflow the rest"):
-                page.write(self.edition)
                 mirror.close()
-            return outcome
-        if not (self.edition.path / "report.html").exists():
-            page.write(self.edition)
+                files.write(self.edition)
+            if mirror.error is not None:
+                return outcome
+        elif not (self.edition.path / files.PAGE).exists():
+            files.write(self.edition)
         if mlflow.pending(self.edition, uri):
             self._sync(uri)
         return outcome

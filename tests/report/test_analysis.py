@@ -1,7 +1,7 @@
 import pytest
 
 from labkit.report.comparison import Comparison, compare
-from labkit.report.page import write
+from labkit.report.files import write
 from labkit.report.words import shown
 from labkit.tracking.record import Edition, read_json, write_json
 
@@ -48,8 +48,11 @@ def test_an_early_look_asks_for_more_and_shows_no_tie(level) -> None:
 
 def test_a_rendered_verdict_enters_the_ledger_once(level) -> None:
     experiment = level(4, {"better": -0.03})
-    page = write(experiment.edition).read_bytes()
-    assert write(experiment.edition).read_bytes() == page
+    page = experiment.edition.path / "report.html"
+    write(experiment.edition)
+    first = page.read_bytes()
+    write(experiment.edition)
+    assert page.read_bytes() == first
     (look,) = experiment.edition.description()["ledger"]
     assert (look["seeds"], look["verdicts"], look["margin"]) == (4, {"better": "win"}, 0.005)
 

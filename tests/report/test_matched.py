@@ -4,7 +4,7 @@ import pytest
 
 from labkit.report.comparison import compare
 from labkit.report.matched import law, moved, summary
-from labkit.report.page import write
+from labkit.report.page import Drawings, page
 from labkit.spec import Mistake
 
 LAW = "L(N) = 1.69 + 406.4 / N^0.34 (Chinchilla, arXiv:2203.15556)"
@@ -56,16 +56,16 @@ def test_the_comparison_its_page_and_its_markdown_say_what_was_matched(pair) -> 
     assert found.as_json()["arms"][1]["matched"]["after"] == 1064
     assert f"**matched** {line} by L(N)" in found.markdown().replace("&lt;", "<")
     assert found.arms[1].title == "1e5, d_ff 1064"
-    page = write(pair.edition).read_text().replace("&lt;", "<")
-    assert f"matched on: {line}" in page
-    assert f"worth by {LAW}" in page
-    assert "896 → 1064 to match; as written −9.6 % parameters" in page
+    html = page(found, Drawings.of(found)).replace("&lt;", "<")
+    assert f"matched on: {line}" in html
+    assert f"worth by {LAW}" in html
+    assert "896 → 1064 to match; as written −9.6 % parameters" in html
 
 
 def test_what_was_not_matched_says_so(pair) -> None:
     found = compare(pair.edition)
     assert found.matched == ""
-    assert "matched on: none" in write(pair.edition).read_text()
+    assert "matched on: none" in page(found, Drawings.of(found))
 
 
 def test_a_damaged_match_is_no_comparison(pair) -> None:

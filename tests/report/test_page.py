@@ -1,12 +1,8 @@
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 
-import pytest
-
-from labkit.report.page import write
-from labkit.spec import Mistake
+from labkit.report.comparison import compare
+from labkit.report.page import Drawings, page
 from labkit.tracking.record import Edition, write_json
 
 VOID = {"meta", "br", "path", "use"}
@@ -33,7 +29,8 @@ class Balanced(HTMLParser):
 
 
 def read(edition: Edition) -> str:
-    return write(edition).read_text()
+    comparison = compare(edition)
+    return page(comparison, Drawings.of(comparison))
 
 
 def shown(html: str) -> str:
@@ -41,12 +38,6 @@ def shown(html: str) -> str:
     parser.feed(html)
     assert parser.open == []
     return parser.text
-
-
-def test_the_page_and_its_markdown_lie_beside_the_runs(pair) -> None:
-    path = write(pair.edition)
-    assert path == pair.edition.path / "report.html"
-    assert (pair.edition.path / "report.md").read_text().startswith("# theta\n")
 
 
 def test_the_page_shows_every_run_and_what_it_was_made_from(pair) -> None:
@@ -120,8 +111,8 @@ def test_what_users_write_is_shown_letter_for_letter(synthetic) -> None:
 
 
 def test_the_same_records_give_the_same_bytes(pair) -> None:
-    first = write(pair.edition).read_bytes()
-    assert write(pair.edition).read_bytes() == first
+    first = read(pair.edition)
+    assert read(pair.edition) == first
 
 
 def test_a_half_finished_experiment_has_a_page_that_says_what_became_of_each_run(synthetic) -> None:
@@ -142,22 +133,3 @@ def test_an_experiment_that_has_not_begun_has_a_page(synthetic) -> None:
     experiment.arm("baseline")
     experiment.arm("1e5")
     assert "Nothing to compare yet" in shown(read(experiment.edition))
-
-
-def test_a_report_loads_neither_torch_nor_pyplot(pair) -> None:
-    script = f"""
-import sys
-from pathlib import Path
-import labkit.report.page as page
-assert "matplotlib" not in sys.modules
-page.write(page.Edition(Path({str(pair.edition.path)!r})))
-print({{"torch", "matplotlib.pyplot", "scipy.stats", "pandas", "rich", "mlflow"}} & set(sys.modules))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
-
-
-def test_without_an_experiment_nothing_is_written(tmp_path) -> None:
-    with pytest.raises(Mistake):
-        write(Edition(tmp_path / "theta" / "main"))
-    assert list(tmp_path.iterdir()) == []

@@ -6,8 +6,20 @@ An edition is an MLflow experiment, a run folder is one flat run in it. Importin
 from labkit.tracking.mlflow.board import Board, Row, publish
 from labkit.tracking.mlflow.mirror import Mirror
 from labkit.tracking.mlflow.serve import serve, view_url
-from labkit.tracking.mlflow.sidecar import pending
+from labkit.tracking.mlflow.sidecar import charts_page, pending, run_page
 from labkit.tracking.mlflow.store import default_uri
 from labkit.tracking.mlflow.sync import sync
 
-__all__ = ["Board", "Mirror", "Row", "default_uri", "pending", "publish", "serve", "sync", "view_url"]
+__all__ = [
+    "Board",
+    "Mirror",
+    "Row",
+    "charts_page",
+    "default_uri",
+    "pending",
+    "publish",
+    "run_page",
+    "serve",
+    "sync",
+    "view_url",
+]

@@ -12,19 +12,18 @@ from collections.abc import Callable
 from typing import IO
 
 from labkit.spec import Mistake
-from labkit.tracking.mlflow.links import charts
+from labkit.tracking.mlflow.links import HOST, PORT, charts
 from labkit.tracking.mlflow.sidecar import Sidecar
 from labkit.tracking.mlflow.store import PRIVATE, database, public
 from labkit.tracking.record import Edition
 
-HOST = "127.0.0.1"
 LIGHT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_LOGGING_LEVEL": "ERROR"}
 """The server's own default is fifteen processes and 3 GB; this is two and 0.5 GB."""
 PORTS = 20
 PATIENCE = 120
 
 
-def serve(uri: str, port: int = 5000, edition: Edition | None = None, say: Callable[[str], None] = print) -> None:
+def serve(uri: str, port: int = PORT, edition: Edition | None = None, say: Callable[[str], None] = print) -> None:
     """Run the UI until Ctrl-C (or SIGTERM), on `port` or the next free one; `say` gets its address once it answers.
 
     A server elsewhere is only pointed at. Raises Mistake: no store, no free port, the server does not start.

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from labkit.tracking.mlflow import links
 from labkit.tracking.mlflow.facts import Facts, Setting
 from labkit.tracking.mlflow.store import database, public
 from labkit.tracking.mlflow.view import View
@@ -47,6 +48,18 @@ class Sidecar:
 
 
 _NOTE = TypeAdapter(Sidecar)
+
+
+def run_page(run: Run) -> str:
+    """The address of a run in MLflow's UI; empty where MLflow was not told of it."""
+    note = Sidecar.read(run.path)
+    return f"{links.base(note.uri)}/{links.run(note.experiment_id, note.run_id)}" if note.run_id else ""
+
+
+def charts_page(edition: Edition) -> str:
+    """The address of an edition's charts in MLflow's UI; empty where MLflow was not told of it."""
+    note = Sidecar.read(edition.path)
+    return f"{links.base(note.uri)}/{links.charts(note.experiment_id)}" if note.experiment_id else ""
 
 
 def begun(edition: Edition) -> list[Run]:
