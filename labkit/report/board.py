@@ -10,26 +10,29 @@ from labkit.report.formats import interval, listed, signed
 from labkit.report.words import shown
 from labkit.tracking.mlflow import Board, Row
 
-COLUMNS = (
-    *("params.verdict", "metrics.delta", "params.interval", "metrics.seeds"),
-    *("metrics.tokens_per_s", "metrics.params", "params.confounds"),
-)
+COLUMNS = ("params.verdict", "params.interval", "params.confounds", "metrics.delta", "metrics.seeds")
+
+DIGITS = 6
+"""Of a figure: the UI cuts longer ones, and no report tells more."""
 
 
 def board(comparison: Comparison, files: tuple[str, ...]) -> Board:
     """A row an arm, the baseline first; empty of arms without a result."""
     rows = [_row(comparison, arm) for arm in comparison.arms if arm.finals or arm.diverged]
-    note = comparison.markdown()
+    note = f"{comparison.answer}\n\n{comparison.markdown()}"
     return Board(f"{comparison.title}/verdicts", note, [*COLUMNS, f"metrics.{comparison.metric}"], rows, files)
 
 
 def _row(comparison: Comparison, arm: Arm) -> Row:
-    name = f"{arm.title}*" if arm.is_baseline else arm.title
+    name = f"{arm.title}*" if arm.is_baseline else f"{arm.title}: {_verdict(arm)}"
     at = max((run.ended for run in (*arm.done, *arm.diverged) if math.isfinite(run.ended)), default=0.0)
     note = f"{comparison.question}\n\n**{_verdict(arm)}** {comparison.answer}"
     tags = {"variant": arm.name, "verdict": arm.verdict.word, "labkit.edition": comparison.title}
     tags |= {"fingerprint": arm.fingerprint, "labkit.hash": comparison.hash}
-    words, figures = dict(_words(comparison, arm)), dict(_figures(comparison, arm))
+    words, figures = (
+        dict(_words(comparison, arm)),
+        {key: float(f"{x:.{DIGITS}g}") for key, x in _figures(comparison, arm)},
+    )
     return Row(arm.name, name, at, words, figures, ("variant", arm.name), tags, note)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Cost = Callable[[Arm], float]
 
-APART = 1.02
+APART = 1.05
 """The costliest arm over the cheapest, below which all cost the same."""
 
 

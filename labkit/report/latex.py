@@ -58,7 +58,7 @@ def tex(text: str) -> str:
 
 def _row(arm: Arm) -> Iterator[str]:
     gap = arm.difference
-    yield tex(f"{arm.title} (baseline)" if arm.is_baseline else arm.title)
+    yield tex(f"{arm.title}*" if arm.is_baseline else arm.title)
     yield tex(count(arm.params))
     yield str(len(arm.finals))
     yield from (_number(text) for text in (value(arm.mean), signed(gap.mean), interval(gap.low, gap.high)))
@@ -74,7 +74,7 @@ def _caption(comparison: Comparison) -> str:
     analysis = comparison.analysis
     said = [
         comparison.question or comparison.title,
-        f"Difference in {comparison.metric} to the baseline, paired over n = {plural(analysis.seeds, 'seed')}; "
+        f"Difference in {comparison.metric} to the baseline (*), paired over n = {plural(analysis.seeds, 'seed')}; "
         f"simultaneous 95 % intervals (Dunnett, arm + seed, σ = {value(analysis.sigma)} with {analysis.dof} degrees of "
         f"freedom); tie margin ±{analysis.margin:g} nats",
         f"Matched: {comparison.matched or comparison.match}",
