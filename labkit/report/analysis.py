@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-import numpy as np
 from scipy.special import bdtrc
 
 from labkit.report.arms import BITS, LOSS, Arm, finals, finite
 from labkit.report.formats import plural, value
 from labkit.report.looks import LEVEL, levels
-from labkit.report.model import ALONE, Family, Noise, Table, against, family, noise, removed
+from labkit.report.model import ALONE, Family, Noise, Table, against, family, noise, removed, table
 from labkit.report.notes import EPOCHS
 from labkit.report.power import MOST, resolvable, settling
 from labkit.report.resampling import Text, second
@@ -117,7 +116,7 @@ class Analysis:
 
 def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, ...], Analysis]:
     """The arms with their differences and verdicts, and what these rest on."""
-    y_AS = _table(arms)
+    y_AS = table(arms)
     compared = [row for row, arm in enumerate(arms) if row and not arm.placebo]
     seeds = _complete(arms)
     looks = _looks(plan, seeds)
@@ -151,12 +150,6 @@ def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, .
     verdicts = [_verdict(arm, arms[0], gap, analysis, **size) for arm, gap in zip(arms, gaps, strict=True)]
     judged_arms = zip(arms, gaps, verdicts, strict=True)
     return tuple(replace(arm, difference=gap, verdict=verdict) for arm, gap, verdict in judged_arms), analysis
-
-
-def _table(arms: Sequence[Arm]) -> Table:
-    """Arms × seeds, ascending; NaN where there is no result."""
-    seeds = sorted({seed for arm in arms for seed in arm.finals})
-    return np.array([[arm.finals.get(seed, math.nan) for seed in seeds] for arm in arms]).reshape(len(arms), -1)
 
 
 def _complete(arms: Sequence[Arm]) -> int:

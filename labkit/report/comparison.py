@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from labkit.report.analysis import Analysis, Plan, analysed
@@ -12,6 +13,7 @@ from labkit.report.arms import Arm, Outcome, finite
 from labkit.report.footing import footing, header, measured
 from labkit.report.matched import law, summary
 from labkit.report.notes import Note, notes
+from labkit.report.others import Other, others, uncorrected
 from labkit.report.table import Rows, brief_rows, markdown, rows
 from labkit.report.words import answer
 from labkit.spec import Mistake
@@ -65,6 +67,11 @@ class Comparison:
         """What a reader has to know beside the numbers; empty where nothing is in doubt."""
         return tuple(notes(self.arms, self.match, self.metric, self.left_out, self.damaged))
 
+    @cached_property
+    def others(self) -> tuple[Other, ...]:
+        """Every variant on the further validation sets, which decide nothing and are not corrected for."""
+        return others(self.arms)
+
     @property
     def matched(self) -> str:
         """How near the variants are to the baseline in what they were matched on; empty where they were on nothing."""
@@ -90,6 +97,7 @@ class Comparison:
                 matched=f"{self.matched} by {self.law}" if self.law else self.matched or self.match,
                 notes=self.notes,
                 data=self.facts("data"),
+                others=uncorrected(self.others, self.metric.rpartition("/")[2].partition("_")[0]),
             )
         )
 
@@ -159,6 +167,7 @@ class Comparison:
             "header": self.header,
             "analysis": self.analysis.as_json(),
             "footing": dict(self.footing),
+            "others": [other.as_json() for other in self.others],
             "arms": [arm.as_json() for arm in self.arms],
             "notes": [{"kind": note.kind, "text": note.text} for note in self.notes],
             "data": self.facts("data"),

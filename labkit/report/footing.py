@@ -1,7 +1,7 @@
 """What stands over and under the table of verdicts: what they were measured with, and how far they reach."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from labkit.report.analysis import Analysis
@@ -32,9 +32,11 @@ def footing(
     matched: str,
     notes: Sequence[Note],
     data: Mapping[str, Sequence[Any]],
+    others: Iterable[tuple[str, str]] = (),
 ) -> Iterator[tuple[str, str]]:
     """Name and text of each line."""
     yield from _text(analysis.text, arms)
+    yield from others
     if math.isfinite(analysis.resolves):
         yield "power", f"a difference of {value(analysis.resolves)} is shown with 80 % power"
     if math.isfinite(analysis.removed):

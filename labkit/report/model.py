@@ -9,9 +9,9 @@ N - rank degrees of freedom: (n - 1) · variants where every arm has the same n 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,21 @@ NOISIER = 0.01
 
 INNER = 0.90
 """The level of the interval that shows a tie: two one-sided tests at 5 % (Schuirmann 1987)."""
+
+
+class Measured(Protocol):
+    """An arm with its results."""
+
+    @property
+    def finals(self) -> Mapping[int, float]:
+        """Seed -> value."""
+        ...
+
+
+def table(arms: Sequence[Measured]) -> Table:
+    """Arms × seeds, ascending; NaN where there is no result."""
+    seeds = sorted({seed for arm in arms for seed in arm.finals})
+    return np.array([[arm.finals.get(seed, math.nan) for seed in seeds] for arm in arms]).reshape(len(arms), -1)
 
 
 @dataclass(frozen=True)
