@@ -53,6 +53,23 @@ def beyond(arm: Arm, multiples: Sequence[int] = (2, 4)) -> Curve:
     return _band([_lengths(run, multiples) for run in arm.done])
 
 
+def longer(arm: Arm) -> Curve:
+    """What the longest context changes, against the place in the text: its loss minus that at the training length.
+
+    Of the same targets, at the middle of each log2 bin; below 0 the text before the training length's window helps.
+    """
+    return _band([found for run in arm.done if (found := _longest(run))])
+
+
+def _longest(run: Outcome) -> dict[float, float]:
+    beyond = run.record.get("beyond") or {"edges": [], "loss": {}}
+    losses = beyond["loss"]
+    longest = max(losses, key=int, default="1")
+    if longest == "1" or "1" not in losses:
+        return {}
+    return _minus(*(_middles(beyond["edges"], losses[multiple]) for multiple in (longest, "1")))
+
+
 def _lengths(run: Outcome, multiples: Sequence[int]) -> dict[float, float]:
     """Multiple -> loss of the same targets; at the training length that is not the whole split's."""
     found = {float(multiple): run.final(f"val/loss_x{multiple}") for multiple in (1, *multiples)}
@@ -65,9 +82,12 @@ def _by_tokens(run: Outcome, key: str) -> dict[float, float]:
 
 
 def _positions(run: Outcome) -> dict[float, float]:
-    """Middle √(first · last) -> loss; the bin [a, b) holds the positions a … b - 1, the last bin b too."""
     bins = run.record.get("by_position", {"edges": [], "loss": []})
-    edges, losses = bins["edges"], bins["loss"]
+    return _middles(bins["edges"], bins["loss"])
+
+
+def _middles(edges: Sequence[float], losses: Sequence[float | None]) -> dict[float, float]:
+    """Middle √(first · last) -> loss; the bin [a, b) holds the positions a … b - 1, the last bin b too."""
     ends = [*(edge - 1 for edge in edges[1:-1]), *edges[-1:]]
     middles = [math.sqrt(first * last) for first, last in zip(edges, ends, strict=False)]
     return {x: y for x, y in zip(middles, losses, strict=False) if y is not None}

@@ -32,8 +32,9 @@ def panels(arms: Sequence[Arm]) -> list[Plot]:
     band = "Mean over seeds, the band spans them."
     fixed = f"The curve is measured on {_windows(arms)}; the table on the whole validation split. {band}"
     smooth = f"Averaged over {100 * SMOOTHING:g} % of the run. {band}"
-    bins = f"By the tokens of context given, in bins of powers of two, on the whole split. {band}"
-    lengths = f"On the same text, read in contexts of multiples of the training length. {band}"
+    bins = f"By the tokens of context given, in bins of powers of two, {_within(arms)}. {band}"
+    lengths = f"On the same targets, in documents long enough, read in contexts of multiples of it. {band}"
+    longer = f"The longest of them minus the training length, by the place in the document's text. {band}"
     return drawn(
         [
             Panel("val", "Validation loss", f"{fixed} A cross: a run diverged.", _validation),
@@ -42,6 +43,7 @@ def panels(arms: Sequence[Arm]) -> list[Plot]:
             Panel("position", "Loss by position", bins, _by_position),
             Panel("gap", "Difference by position", f"To the baseline, paired by seed. {band}", _gap_by_position),
             Panel("beyond", "Beyond the training length", lengths, _beyond),
+            Panel("longer", "What a longer context changes", longer, _longer),
         ],
         arms,
     )
@@ -50,6 +52,12 @@ def panels(arms: Sequence[Arm]) -> list[Plot]:
 def _windows(arms: Sequence[Arm]) -> str:
     numbers = sorted({run.windows for arm in arms for run in arm.outcomes} - {0})
     return f"{listed(map(str, numbers))} fixed windows" if numbers else "fixed windows"
+
+
+def _within(arms: Sequence[Arm]) -> str:
+    """Of what windows the losses by position are."""
+    whole = all(run.record.get("by_position", {}).get("within") for arm in arms for run in arm.done)
+    return "in windows within one document" if whole else "on the whole split, in windows that may cross documents"
 
 
 def _validation(axes: "Axes", arms: Sequence[Arm]) -> bool:
@@ -100,6 +108,12 @@ def _beyond(axes: "Axes", arms: Sequence[Arm]) -> bool:
     axes.set_xticks(multiples, [f"×{x:g}" for x in multiples])
     axes.minorticks_off()
     return True
+
+
+def _longer(axes: "Axes", arms: Sequence[Arm]) -> bool:
+    found = [curves.longer(arm) for arm in arms]
+    axes.axhline(0, color=INK, linewidth=1, zorder=1)
+    return _lines(axes, found, marker="o") and _over_positions(axes, f"Δ {NATS}")
 
 
 def _lines(axes: "Axes", found: Sequence[Curve], marker: str = "", first: int = 0) -> bool:

@@ -80,6 +80,16 @@ def test_the_training_length_is_compared_on_the_text_of_the_longer_ones(pair) ->
     assert (curve.x.tolist(), curve.mean.tolist()) == ([1.0, 2.0], [2.0, 2.3])
 
 
+def test_a_longer_context_is_compared_on_the_same_targets_by_their_place(pair) -> None:
+    for seed, gap in enumerate((0.1, 0.2, 0.3)):
+        losses = {"1": [4.0, 3.0, 3.0], "2": [4.0, 3.0, 3.5], "4": [4.0, 3.0, 3.0 - gap]}
+        pair.at("baseline", seed).update(beyond={"edges": [1, 2, 4, 8], "loss": losses})
+    curve = curves.longer(compare(pair.edition).baseline)
+    assert curve.x == pytest.approx([1.0, math.sqrt(2 * 3), math.sqrt(4 * 8)])
+    assert curve.mean == pytest.approx([0.0, 0.0, -0.2])
+    assert (curve.low[-1], curve.high[-1]) == pytest.approx((-0.3, -0.1))
+
+
 def test_an_arm_without_runs_has_empty_curves(synthetic) -> None:
     experiment = synthetic()
     experiment.arm("baseline")

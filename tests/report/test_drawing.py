@@ -22,6 +22,14 @@ def test_every_plot_that_the_records_allow_is_drawn(pair) -> None:
     assert list(drawings(pair)) == ["forest", "seeds", "val", "end", "train", "position", "gap", "beyond"]
 
 
+def test_what_a_longer_context_changes_is_drawn_where_it_was_measured(pair) -> None:
+    for name in pair.arms:
+        for seed in range(3):
+            losses = {"1": [4.0, 3.0, 3.0], "2": [4.0, 3.0, 2.5]}
+            pair.at(name, seed).update(beyond={"edges": [1, 2, 4, 8], "loss": losses})
+    assert list(drawings(pair))[-1] == "longer"
+
+
 def test_what_has_no_records_is_not_drawn(synthetic) -> None:
     experiment = synthetic()
     experiment.arm("baseline")
