@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +63,13 @@ def longer(arm: Arm) -> Curve:
 
 
 def _longest(run: Outcome) -> dict[float, float]:
-    beyond = run.record.get("beyond") or {"edges": [], "loss": {}}
-    losses = beyond["loss"]
+    beyond: Mapping[str, Any] = run.record.get("beyond") or {"edges": [], "loss": {}}
+    losses: Mapping[str, Sequence[float | None]] = beyond["loss"]
     longest = max(losses, key=int, default="1")
     if longest == "1" or "1" not in losses:
         return {}
-    return _minus(*(_middles(beyond["edges"], losses[multiple]) for multiple in (longest, "1")))
+    long, short = (_middles(beyond["edges"], losses[multiple]) for multiple in (longest, "1"))
+    return _minus(long, short)
 
 
 def _lengths(run: Outcome, multiples: Sequence[int]) -> dict[float, float]:

@@ -24,6 +24,7 @@ from labkit.study.loading import Loaded
 from labkit.study.matching import matched
 from labkit.study.plan import Job, Planner, changed_sources, chosen, jobs_of, need_of
 from labkit.study.preparing import prepare_apart
+from labkit.study.tokenizers import Density, check_tokenizers
 from labkit.study.watch import Watch
 from labkit.tracking import mlflow, source
 from labkit.tracking.console import Console
@@ -136,6 +137,9 @@ class Runner:
                 self.stores[key] = prepare_apart(spec, self.loaded.base, self.console)
         for job in self.jobs:
             _check_length(job, self._store(job))
+        texts = {job.counted.arm.name: self._store(job).train for job in self.jobs}
+        densities = {name: Density(split.n_tokens, split.n_bytes) for name, split in texts.items()}
+        check_tokenizers(self.arms, densities, self.experiment.tolerance)
         for store in self.stores.values():
             self._say_data(store)
 

@@ -274,3 +274,18 @@ def test_devices_and_folders_are_checked_before_anything_starts(project: Path) -
             Runner(loaded, name, Options(project / "r", Runtime(device=device), "labkit run"), Console())
     with pytest.raises(Mistake, match=r"--only thet=1000: no such variant\. Did you mean 'theta=1000'"):
         driver(file, project / "r", only=["thet=1000"])
+
+
+def test_tokenizers_at_unequal_bytes_and_flops_are_refused_before_anything_is_planned(project: Path, write) -> None:
+    file = write("""
+from experiments.baselines import pico
+from labkit import Experiment
+
+experiment = Experiment(
+    baseline=pico, variants={"bpe": {"tokenizer": {"kind": "bpe", "vocab_size": 262}}}, seeds=2,
+    metric="val/bpb", match="none",
+)
+""")
+    with pytest.raises(Mistake, match=r"variant 'bpe': tokenizer: .*'budget': \{'kind': 'tokens', 'tokens': \d+\}"):
+        drive(file, project / "runs")
+    assert not list(project.glob("runs/**/record.json"))

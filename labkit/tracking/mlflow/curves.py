@@ -28,12 +28,19 @@ def points(lines: Iterable[Mapping[str, Any]]) -> Points:
 
 
 def finals(record: Mapping[str, Any], time: int) -> Points:
-    """The results in a record: ``val/loss`` is ``final/val_loss`` at step 0 (bars in the UI); the loss by position."""
+    """The results in a record: ``val/loss`` is ``final/val_loss`` at step 0 (bars in the UI); the loss by position.
+
+    Further validation sets, which decide nothing, stand apart: ``val/books/loss`` is ``uncorrected/val_books_loss``.
+    """
     final = record.get("final") or {}
-    bars = {(name("final/" + key.replace("/", "_")), 0): (time, _number(value)) for key, value in final.items()}
+    bars = {(name(_bar(key)), 0): (time, _number(value)) for key, value in final.items()}
     by_position = record.get("by_position") or {"edges": [], "loss": []}
     bins = zip(by_position["edges"], by_position["loss"], strict=False)
     return bars | {("position/val_loss", int(edge)): (time, _number(loss)) for edge, loss in bins}
+
+
+def _bar(key: str) -> str:
+    return ("uncorrected/" if key.count("/") > 1 else "final/") + key.replace("/", "_")
 
 
 def contradicted(wanted: Points, have: Mapping[Place, list[float]]) -> bool:

@@ -23,7 +23,7 @@ def write(run: Run, steps: range, shift: float = 0.0) -> None:
 
 
 def finish(run: Run, steps: int = 4, **fields: Any) -> None:
-    final = {"val/loss": 1.5, "val/loss_x2": 1.75, "perf/tokens_per_s": 1000.0}
+    final = {"val/loss": 1.5, "val/loss_x2": 1.75, "val/books/loss": 2.5, "perf/tokens_per_s": 1000.0}
     ending = {"final": final, "by_position": {"edges": [1, 2, 4], "loss": [3.0, 2.0]}}
     run.update(**{"status": "done", "started": 1000.0, "ended": 1010.0, "step": steps, **ending, **fields})
 
@@ -60,6 +60,7 @@ def test_a_run_arrives_whole(edition: Edition, uri: str) -> None:
     assert curve(there, "train/loss", uri) == run.metrics()["train/loss"]
     assert curve(there, "final/val_loss", uri) == [(0, 1.5)]
     assert curve(there, "final/val_loss_x2", uri) == [(0, 1.75)]
+    assert curve(there, "uncorrected/val_books_loss", uri) == [(0, 2.5)]
     assert curve(there, "position/val_loss", uri) == [(1, 3.0), (2, 2.0)]
     first, *_ = MlflowClient(uri).get_metric_history(there.info.run_id, "train/loss")
     assert first.timestamp == round(run.lines()[0][0]["time"] * 1000)
