@@ -151,7 +151,9 @@ def test_the_record_and_the_log_of_each_say_how_it_was_trained(plan) -> None:
 
 
 def test_answers_come_as_runs_end_and_others_take_their_place(plan) -> None:
-    long, *short = (plan(name, budget={"kind": "steps", "steps": steps}) for name, steps in zip("abc", (30, 3, 3)))
+    long, *short = (
+        plan(name, budget={"kind": "steps", "steps": steps}) for name, steps in {"a": 30, "b": 3, "c": 3}.items()
+    )
     assert list(Hearing(side_by_side=2).train_all(long, *short)) == ["b", "c", "a"]
     assert {run.record()["side_by_side"] for run in (long, *short)} == {2}
 

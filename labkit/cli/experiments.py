@@ -25,6 +25,7 @@ from labkit.cli.options import (
     Runs,
     Seeds,
     Sets,
+    SideBySide,
     Steps,
     Target,
     Workers,
@@ -56,6 +57,7 @@ def run(
     kernels: Kernels = "auto",
     capture: Capture = "auto",
     compiled: Compile = False,
+    side_by_side: SideBySide = "auto",
     debug: Debug = False,
 ) -> None:
     """Train what is missing of an experiment, and compare."""
@@ -74,6 +76,7 @@ def run(
             kernels=kernels,
             capture=capture,
             compile=compiled,
+            side_by_side=side_by_side,
         )
         folder = runs or loaded.root / "runs"
         runner = Runner(
@@ -90,6 +93,37 @@ def run(
             conclude(console, runner.edition, as_json, again=False)
             if outcome.failed:
                 raise typer.Exit(FAILED)
+
+
+@app.command()
+def warm(
+    file: File,
+    *,
+    sets: Sets = None,
+    baseline: Baseline = "",
+    mode: Mode = "exact",
+    device: Device = "auto",
+    micro_batch: MicroBatch = None,
+    activation_checkpointing: Checkpointing = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Compile an experiment's kernels ahead, in parallel, so that its runs start at once."""
+    with answering(debug) as console:
+        from labkit.study.editions import edition
+        from labkit.study.matching import matched
+        from labkit.study.warming import warmed
+
+        loaded, _ = edition(experiment_in(file), asked_for(baseline, sets, None, None))
+        runtime = runtime_for(
+            device=device, mode=mode, micro_batch=micro_batch, activation_checkpointing=activation_checkpointing
+        )
+        with console.busy("compiling kernels"):
+            found = warmed(matched(loaded.experiment, loaded.base), runtime, loaded.base)
+        if as_json:
+            write_json(console, found.as_json())
+        else:
+            console.show(str(found))
 
 
 @app.command()

@@ -46,6 +46,9 @@ Checkpointing = Annotated[bool, typer.Option("--activation-checkpointing", help=
 Kernels = Annotated[str, typer.Option(help="auto: labkit's own on a GPU; torch: torch's operations, for comparison.")]
 Capture = Annotated[str, typer.Option(help="auto: steps are captured once and replayed on a GPU; off: they are not.")]
 Compile = Annotated[bool, typer.Option("--compile", help="torch.compile instead, for comparison.")]
+SideBySide = Annotated[
+    str, typer.Option(metavar="auto|N", help="So many runs at once on a GPU; auto: as many as it is faster with.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Prompts = Annotated[
     list[str] | None,

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from labkit.kernels.warm import ready
 from labkit.train.execution import Eager, Made, Part
 
 _cuda: Any = torch.cuda
@@ -47,7 +48,7 @@ def warm_up(parts: Sequence[Part]) -> None:
     Raises Uncapturable for one that waits for the device, not only the first time.
     """
     try:
-        rehearse(parts)
+        ready(lambda: rehearse(parts))
     except Uncapturable:
         rehearse(parts)
     _cuda.synchronize()
@@ -91,6 +92,9 @@ def _capture(part: Part, pool: Any) -> Any:
     try:
         part()
         graph.capture_end()
+    except torch.OutOfMemoryError:
+        _abandon(graph, pool)
+        raise
     except RuntimeError as error:
         _abandon(graph, pool)
         raise Uncapturable(f"{place(error)}: {str(error).splitlines()[0]}") from error

@@ -1,6 +1,6 @@
 """The crew: which worker has which jobs, and what becomes of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -51,7 +51,7 @@ class Acting:
 
 
 @pytest.fixture
-def hire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[tuple[str, str]]]]:
+def hire(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, str]]]:
     """Has jobs done by workers that act by a script; gives (job, status) as they happen."""
     monkeypatch.setattr(crews, "Worker", Acting)
     monkeypatch.setattr(crews, "PAUSE", 0.01)
@@ -66,7 +66,7 @@ def hire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[tuple[s
         crew.start()
         return [(event.job.run.path.name, event.answer.status) for event in crew.events() if event and event.answer]
 
-    yield done
+    return done
 
 
 def first(worker: Acting) -> list[tuple[str, str]]:
