@@ -18,15 +18,16 @@ def compiled(tried: Tried) -> Iterator[tuple[str, Any]]:
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(prefix)]
     kernels = {id(value): value for module in modules for value in vars(module).values()}
     for kernel in kernels.values():
-        for cache in getattr(kernel, "device_caches", {}).values():
+        caches = getattr(kernel, "device_caches", None)
+        for cache in caches.values() if isinstance(caches, dict) else ():
             for variant in cache[0].values():
                 yield kernel.fn.__name__, variant
 
 
 def doubles(tried: Tried) -> None:
-    """No kernel of it computes in fp64, which a Python float can bring in."""
+    """No kernel of it computes in fp64, which a Python float can bring in: as compiled for fp16, which is new."""
     before = {id(variant) for _, variant in compiled(tried)}
-    both_passes(tried, tried.draw(64, 96, torch.bfloat16))
+    both_passes(tried, tried.draw(64, 96, torch.float16))
     for name, variant in compiled(tried):
         if id(variant) not in before and ".f64" in variant.asm["ptx"]:
             raise Fallen(f"{name} computes in fp64")
@@ -50,7 +51,7 @@ def sources(tried: Tried) -> None:
     if package is None:
         raise Skipped("not made with Triton")
     path = Path(sys.modules[package].__path__[0])
-    words = ("make_block_ptr", "triton.autotune", "triton.heuristics")
+    words = ("make_block_ptr", "triton.autotune")
     found = {
         f"{word} in {file.relative_to(path)}"
         for file in path.rglob("*.py")

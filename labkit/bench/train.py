@@ -175,7 +175,7 @@ class Bench:
         for name, mode in wanted:
             if name in WITH_KERNELS:
                 self.started(setup, name, mode, [], ignored)
-        release()
+                release()
         self.told(f"{setup}: kernels compiled and loaded: {time.perf_counter() - start:.1f} s")
 
     def floor(self, setup: str) -> Floor | None:
