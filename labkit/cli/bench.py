@@ -121,6 +121,28 @@ def traps(
         _show(console, rows, table.line, table.HEADER, as_json=as_json, save=save)
 
 
+@bench.command()
+def page(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="What `labkit bench train --save` wrote.", show_default="labkit's own"),
+    ] = None,
+    *,
+    debug: Debug = False,
+) -> None:
+    """The figures of whole training steps as a table in Markdown."""
+    with answering(debug) as console:
+        from labkit.bench import shown
+        from labkit.spec import Mistake
+        from labkit.tracking import record
+
+        found = record.read_json(file or shown.FIGURES)
+        if not any("above_floor" in row for row in found.get("rows", ())):
+            raise Mistake(f"{file or shown.FIGURES}: no figures of `labkit bench train --save FILE`")
+        console.show(f"{found['device']}, {found['date']}, torch {found['torch']}, triton {found['triton']}\n")
+        console.show(shown.table(found), whole=True)
+
+
 def _on_a_gpu() -> None:
     import torch
 

@@ -1,0 +1,62 @@
+"""The figures of a machine as a page shows them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from labkit.bench.setups import SETUPS
+from labkit.bench.shown import FIGURES, _count, table
+from labkit.cli import app
+from labkit.tracking.record import read_json, write_json
+
+
+def row(name: str, mode: str | None, ratio: float, speed: float, first: float) -> dict[str, Any]:
+    given = {"setup": "124M", "name": name, "mode": mode, "above_floor": ratio, "tokens_per_s": speed}
+    return {**given, "beside_best": 1.25 / ratio, "first_step": first, "memory": 14.44}
+
+
+ROWS = [
+    row("labkit", "exact", 1.10, 600_100.0, 0.31),
+    row("labkit", "fast", 1.05, 640_000.0, 0.3),
+    row("compile", None, 1.25, 530_000.0, 24.4),
+    row("liger", None, 1.9, 376_000.0, 3.0),
+    row("torch", "exact", 1.2, 560_000.0, 1.0),
+]
+
+
+def test_a_line_sets_both_modes_beside_the_best_peer() -> None:
+    cells = [cell.strip() for cell in table({"rows": ROWS}).splitlines()[2].strip("| ").split("|")]
+    assert cells == [
+        "124M", "32k", "600k", "640k", "compile 530k", "1.14, 1.19", "1.10, 1.05", "0.3 s, 24 s", "14.4, 14.4",
+    ]  # fmt: skip
+
+
+def test_a_model_without_a_peer_has_no_line() -> None:
+    assert len(table({"rows": ROWS[:2]}).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(999.4, "999"), (8192, "8.19k"), (84_213, "84.2k"), (4.347e6, "4.35M"), (1.04e9, "1.04G")]
+)
+def test_counts_have_three_digits(number: float, text: str) -> None:
+    assert _count(number) == text
+
+
+@pytest.mark.skipif(not FIGURES.exists(), reason="no figures are committed")
+def test_the_page_shows_the_figures_that_are_committed() -> None:
+    found = read_json(FIGURES)
+    shown = table(found)
+    assert "H200" in found["device"]
+    assert len(shown.splitlines()) == 2 + len(SETUPS)
+    assert shown in (FIGURES.parents[2] / "README.md").read_text()
+
+
+def test_a_file_of_figures_is_shown_and_another_refused(tmp_path: Path) -> None:
+    file = tmp_path / "train.json"
+    for rows, code, text in ((ROWS, 0, "compile 530k"), ([], 2, "no figures of `labkit bench train")):
+        write_json(file, {"device": "H200", "date": "2026-11-30", "torch": "2.11", "triton": "3.6", "rows": rows})
+        told = CliRunner().invoke(app, ["bench", "page", str(file)])
+        assert told.exit_code == code
+        assert text in " ".join(told.output.split())
