@@ -1,6 +1,7 @@
 """An operation at one size, who computes it, and what was measured of each."""
 
 import importlib
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -93,6 +94,7 @@ def one(function: Callable[..., Tensor]) -> Function:
 
 def liger(path: str) -> Any:
     """Something of Liger's, or None where that is not installed."""
+    logging.getLogger("liger_kernel").setLevel(logging.ERROR)  # it tells of every backend that is not here
     try:
         module, name = path.rsplit(".", 1)
         return getattr(importlib.import_module(f"liger_kernel.{module}"), name)

@@ -52,8 +52,8 @@ def outputs_of(way: Function, inputs: Sequence[Tensor], **options: Any) -> tuple
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-def near(what: str, found: Tensor, exact: Tensor, slack: float = 1.0) -> None:
-    """Raise Fallen unless the found is finite, of the right shape, and close to what float64 gives."""
+def near(what: str, found: Tensor, exact: Tensor, slack: float = 1.0, kind: torch.dtype | None = None) -> None:
+    """Raise Fallen unless the found is finite, of the right shape, and near to what float64 gives, for its kind."""
     if found.shape != exact.shape:
         raise Fallen(f"{what} has the shape {tuple(found.shape)}, not {tuple(exact.shape)}")
     if not found.isfinite().all():
@@ -62,7 +62,7 @@ def near(what: str, found: Tensor, exact: Tensor, slack: float = 1.0) -> None:
         return
     found, exact = found.detach(), exact.detach().double()
     error = float((found.double() - exact).norm() / exact.norm().clamp(min=1e-30))
-    if error > slack * TOLERANCES[found.dtype]:
+    if error > slack * TOLERANCES[kind or found.dtype]:
         raise Fallen(f"{what} is off by {error:.1e}")
 
 
@@ -71,19 +71,44 @@ def leaves_of(inputs: Sequence[Tensor], *, exact: bool = False) -> list[Tensor]:
     return [(tensor.detach().double() if exact else tensor.detach()).requires_grad_() for tensor in inputs]
 
 
-def agree(tried: Tried, inputs: Sequence[Tensor], upstream: Sequence[Tensor] | None = None, **options: Any) -> None:
+class Compared(NamedTuple):
+    """Outputs and gradients, as found and in float64."""
+
+    outputs: tuple[Tensor, ...]
+    exact_outputs: tuple[Tensor, ...]
+    gradients: tuple[Tensor, ...]
+    exact_gradients: tuple[Tensor, ...]
+
+
+Upstream = Callable[[Tensor], Tensor]
+"""The gradient that comes to an output."""
+
+
+def compared(
+    tried: Tried, leaves: list[Tensor], upstream: Upstream = torch.randn_like, only: int | None = None
+) -> Compared:
+    """Both passes, and the truth, which is computed before anything can be written to; `only` from one output."""
+    exact_leaves = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    exact, outputs = outputs_of(tried.exact, exact_leaves), outputs_of(tried.way, leaves)
+    if only is not None:
+        exact, outputs = exact[only : only + 1], outputs[only : only + 1]
+    given = [upstream(output.detach()) for output in outputs]
+    exact_given = [gradient.double() for gradient in given]
+    wanted = torch.autograd.grad(exact, exact_leaves, exact_given, materialize_grads=True)
+    kept = tuple(output.detach().clone() for output in outputs)
+    return Compared(kept, exact, torch.autograd.grad(outputs, leaves, given, materialize_grads=True), wanted)
+
+
+def agree(
+    tried: Tried, inputs: Sequence[Tensor], upstream: Upstream = torch.randn_like, only: int | None = None
+) -> None:
     """Outputs and gradients are those of float64 on the same inputs."""
-    leaves, exact_leaves = leaves_of(inputs), leaves_of(inputs, exact=True)
-    outputs, exact = outputs_of(tried.way, leaves, **options), outputs_of(tried.exact, exact_leaves, **options)
-    for index, pair in enumerate(zip(outputs, exact, strict=True)):
+    found = compared(tried, leaves_of(inputs), upstream, only)
+    kind = inputs[0].dtype
+    for index, pair in enumerate(zip(found.outputs, found.exact_outputs, strict=True)):
         near(f"output {index}", *pair)
-    if upstream is None:
-        upstream = [torch.randn_like(output) for output in outputs]
-    exact_upstream = [gradient.double() for gradient in upstream]
-    found = torch.autograd.grad(outputs, leaves, upstream)
-    wanted = torch.autograd.grad(exact, exact_leaves, exact_upstream)
-    for index, pair in enumerate(zip(found, wanted, strict=True)):
-        near(f"gradient {index}", *pair, slack=4)
+    for index, pair in enumerate(zip(found.gradients, found.exact_gradients, strict=True)):
+        near(f"gradient {index}", *pair, slack=4, kind=kind)
 
 
 def sizes(*rows_and_widths: tuple[int, int]) -> Check:
@@ -134,42 +159,34 @@ def strides(tried: Tried) -> None:
 
 def heads_first(tried: Tried) -> None:
     """Sequences whose heads stand before their tokens, and gradients likewise."""
-    inputs = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in tried.draw(32, 16)]
-    (output,) = outputs_of(tried.way, inputs)
-    agree(tried, inputs, [torch.randn_like(output.transpose(1, 2)).transpose(1, 2)])
+
+    def turned(x: Tensor) -> Tensor:
+        return torch.randn_like(x.transpose(1, 2).contiguous()).transpose(1, 2)
+
+    agree(tried, [turned(x) for x in tried.draw(32, 16)], turned)
 
 
 def sums(tried: Tried) -> None:
     """An upstream gradient of stride 0, as a sum gives it."""
-    inputs = tried.draw(3, 40)
-    agree(tried, inputs, [x.new_ones(()).expand_as(x) for x in outputs_of(tried.way, inputs)])
+    agree(tried, tried.draw(3, 40), lambda output: output.new_ones(()).expand_as(output))
 
 
 def weight_sums(tried: Tried) -> None:
     """The gradient of a weight adds up as many terms of one sign as bf16 cannot count."""
     inputs = tried.draw(20_000 if tried.on_gpu else 300, 16, torch.bfloat16)
-    leaves = leaves_of(inputs)
-    outputs = outputs_of(tried.way, leaves)
-    upstream = [output.detach().sign() for output in outputs]
-    exact_leaves = leaves_of(inputs, exact=True)
-    exact = outputs_of(tried.exact, exact_leaves)
-    found = torch.autograd.grad(outputs, leaves[1:], upstream)
-    wanted = torch.autograd.grad(exact, exact_leaves[1:], [gradient.double() for gradient in upstream])
-    for index, pair in enumerate(zip(found, wanted, strict=True), start=1):
-        near(f"gradient {index}", pair[0].bfloat16(), pair[1])
+    found = compared(tried, leaves_of(inputs), torch.sign)
+    for index, pair in enumerate(zip(found.gradients[1:], found.exact_gradients[1:], strict=True), start=1):
+        near(f"gradient {index}", *pair, kind=torch.bfloat16)
 
 
 def scales_of_rows(tried: Tried) -> None:
     """Rows whose sizes differ by powers of ten: each by itself is right."""
     powers = 10.0 ** torch.arange(-1, 5, device=tried.device)[:, None]
     matrices, inputs = tried.operation.rowwise, tried.draw(6, 40)
-    inputs = [x * powers if index < matrices else x for index, x in enumerate(inputs)]
-    leaves, exact_leaves = leaves_of(inputs), leaves_of(inputs, exact=True)
-    outputs, exact = outputs_of(tried.way, leaves), outputs_of(tried.exact, exact_leaves)
-    upstream = [torch.randn_like(output) for output in outputs]
-    found = torch.autograd.grad(outputs, leaves[:matrices], upstream)
-    wanted = torch.autograd.grad(exact, exact_leaves[:matrices], [gradient.double() for gradient in upstream])
-    for one, other in zip((*outputs, *found), (*exact, *wanted), strict=True):
+    scaled = [x * powers if index < matrices else x for index, x in enumerate(inputs)]
+    found = compared(tried, leaves_of(scaled))
+    ours = (*found.outputs, *found.gradients[:matrices])
+    for one, other in zip(ours, (*found.exact_outputs, *found.exact_gradients[:matrices]), strict=True):
         for index, pair in enumerate(zip(one, other, strict=True)):
             near(f"row {index}", *pair, slack=4)
 
@@ -177,17 +194,8 @@ def scales_of_rows(tried: Tried) -> None:
 def both_gradients(tried: Tried) -> None:
     """What comes to the sum and what comes to its norm, together and each by itself."""
     inputs = tried.draw(6, 40)
-    outputs = outputs_of(tried.way, inputs)
-    agree(tried, inputs)
-    for used in range(len(outputs)):
-        leaves, exact_leaves = leaves_of(inputs), leaves_of(inputs, exact=True)
-        upstream = torch.randn_like(outputs[used])
-        output = outputs_of(tried.way, leaves)[used]
-        found = torch.autograd.grad(output, leaves, upstream, materialize_grads=True)
-        exact = outputs_of(tried.exact, exact_leaves)[used]
-        wanted = torch.autograd.grad(exact, exact_leaves, upstream.double(), materialize_grads=True)
-        for index, pair in enumerate(zip(found, wanted, strict=True)):
-            near(f"gradient {index} of output {used}", *pair, slack=4)
+    for only in (None, 0, 1):
+        agree(tried, inputs, only=only)
 
 
 def hidden_writes(tried: Tried) -> None:
@@ -218,15 +226,15 @@ def hidden_writes(tried: Tried) -> None:
 def same_tensor(tried: Tried) -> None:
     """One tensor in several places counts as often."""
     inputs = tried.draw(3, 40)
-    alike = [index for index, x in enumerate(inputs) if x.shape == inputs[0].shape]
-    (leaf, *rest), (exact_leaf, *exact_rest) = (
-        leaves_of([inputs[0], *inputs[len(alike) :]], exact=is_exact) for is_exact in (False, True)
+    alike = sum(x.shape == inputs[0].shape for x in inputs)
+
+    def shared(way: Function) -> Function:
+        return lambda x, *others: way(*(x,) * alike, *others)
+
+    again = tried._replace(
+        way=shared(tried.way), operation=tried.operation._replace(ways={"torch": shared(tried.exact)})
     )
-    outputs = outputs_of(tried.way, [*(leaf,) * len(alike), *rest])
-    exact = outputs_of(tried.exact, [*(exact_leaf,) * len(alike), *exact_rest])
-    upstream = [torch.randn_like(output) for output in outputs]
-    (found,) = torch.autograd.grad(outputs, leaf, upstream)
-    near("its gradient", found, torch.autograd.grad(exact, exact_leaf, [x.double() for x in upstream])[0], 4)
+    agree(again, [inputs[0], *inputs[alike:]])
 
 
 def second_derivative(tried: Tried) -> None:

@@ -54,13 +54,12 @@ class Floor:
 
     def __init__(self, setup: Setup) -> None:
         self.bytes = passes(setup)
-        self.products = captured(products(setup))
-        self.attention = captured(attention(setup))
-        self.copy = captured(copy())
+        self.works = products(setup), attention(setup), copy()  # whose tensors the graphs work on
+        self.graphs = [captured(work) for work in self.works]
 
     def measured(self, times: int = 3) -> Measured:
         """Each replayed so many times, after one that is not counted."""
-        found = [self._replayed(graph, times) for graph in (self.products, self.attention, self.copy)]
+        found = [self._replayed(graph, times) for graph in self.graphs]
         return Measured(found[0], found[1], found[2] / COPIED * self.bytes)
 
     @staticmethod
@@ -107,18 +106,18 @@ def products(setup: Setup) -> Work:
 
 
 class Product:
-    """y = x Wᵀ and what goes back through it."""
+    """y = x Wᵀ and what goes back through it, the gradient in place of the y."""
 
     def __init__(self, tokens: int, rows: int, width: int) -> None:
-        self.x, self.dy = random(tokens, width), random(tokens, rows, std=1e-3)
-        self.y, self.dx = torch.empty_like(self.dy), torch.empty_like(self.x)
+        self.x, self.y = random(tokens, width), random(tokens, rows)
+        self.dx = torch.empty_like(self.x)
 
     def forward(self, weight: Tensor) -> None:
         torch.mm(self.x, weight.T, out=self.y)
 
     def backward(self, weight: Tensor, gradient: Tensor) -> None:
-        torch.mm(self.dy, weight, out=self.dx)
-        torch.mm(self.dy.T, self.x, out=gradient)
+        torch.mm(self.y, weight, out=self.dx)
+        torch.mm(self.y.T, self.x, out=gradient)
 
 
 def attention(setup: Setup) -> Work:

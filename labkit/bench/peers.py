@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from labkit.bench.case import liger
 from labkit.bench.contender import Contender, Plain
 from labkit.bench.llama import Llama
 
@@ -85,11 +86,11 @@ class Liger(Plain):
     """Hugging Face's Llama with Liger's norms, rotation, gated unit, and head with loss."""
 
     def model(self) -> nn.Module:
-        needed = ("transformers", "liger_kernel")
-        if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
-            raise Missing(f"{' and '.join(missing)} not installed (pip install transformers liger-kernel)")
+        apply: Any = liger("transformers.apply_liger_kernel_to_llama")
+        if apply is None or importlib.util.find_spec("transformers") is None:
+            raise Missing("transformers or liger_kernel not installed (pip install transformers liger-kernel)")
         transformers: Any = importlib.import_module("transformers")
-        liger: Any = importlib.import_module("liger_kernel.transformers")
+        transformers.logging.set_verbosity_error()
         sizes = self.setup.sizes
         config = transformers.LlamaConfig(
             vocab_size=sizes.vocab_size,
@@ -103,9 +104,7 @@ class Liger(Plain):
             attn_implementation="sdpa",
         )
         model = transformers.LlamaForCausalLM(config)
-        liger.apply_liger_kernel_to_llama(
-            rope=True, swiglu=True, rms_norm=True, fused_linear_cross_entropy=True, cross_entropy=False, model=model
-        )
+        apply(rope=True, swiglu=True, rms_norm=True, fused_linear_cross_entropy=True, cross_entropy=False, model=model)
         return HuggingFace(model)
 
 

@@ -81,7 +81,7 @@ def train(
             metavar="NAME,…",
             help="Of labkit, labkit-eager, torch, torch-eager, compile, compile-captured, liger.",
         ),
-    ] = "labkit,torch,compile,compile-captured,liger,torch-eager",
+    ] = "labkit,compile,compile-captured,liger,torch-eager,torch",
     mode: Annotated[str, typer.Option(metavar="MODE,…", help="Of exact, fast: labkit's own.")] = "exact,fast",
     seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Of each turn; all take turns.")] = 0.25,
     save: Save = None,
