@@ -19,7 +19,7 @@ from labkit.components.qk_norm import NormAfter, NormBefore, QkNorm
 from labkit.components.rotary import Rotary
 from labkit.components.score_scale import InverseRoot, ScoreScale
 from labkit.components.width import HeadCount, HeadWidth
-from labkit.kernels import attend_packed, attends_packed
+from labkit.kernels import attend_packed, attends_packed, cudnn_is_faster
 from labkit.spec import Choice, Count
 
 WIDEST = 2**24
@@ -178,6 +178,11 @@ class SelfAttention(AttentionModule):
             rotation = self.rotary.rotation(qkv_BTN) if isinstance(self.rotary, Rotary) else None
             return self.output(attend_packed(qkv_BTN, self.n_both, scores, rotation, overwrite=True))
         return self.gather(self.parted(qkv_BTN))
+
+    def takes_cudnn(self, length: int) -> bool:
+        """Whether cuDNN attends in training, on sequences of that length, in a run that may be fast."""
+        scores = self.mixing.scores()
+        return self.is_packed and scores is not None and cudnn_is_faster((self.head_dim,) * 2, length, scores)
 
     def heads(self, x_BTD: Tensor, offset: int = 0) -> Heads:
         return self.parted(self.qkv(x_BTD), offset)

@@ -9,6 +9,7 @@ from labkit.kernels.attention import attend as attend
 from labkit.kernels.attention import attend_packed as attend_packed
 from labkit.kernels.attention import attends as attends
 from labkit.kernels.attention import attends_packed as attends_packed
+from labkit.kernels.attention_cudnn import cudnn_is_faster as cudnn_is_faster
 from labkit.kernels.cross_entropy import cross_entropy as cross_entropy
 from labkit.kernels.embedding import embedding as embedding
 from labkit.kernels.glu import glu as glu
@@ -28,3 +29,4 @@ from labkit.kernels.norm import rms_norm as rms_norm
 from labkit.kernels.rope import Rotation as Rotation
 from labkit.kernels.rope import rope as rope
 from labkit.kernels.scores import Scores as Scores
+from labkit.kernels.verdict import verdict as verdict

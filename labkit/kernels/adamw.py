@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from labkit.kernels.launch import available, jit, on, setting, team, tl
+from labkit.kernels.table import pieces
 
 FIELDS = 7
 """Of a row of the table: master, gradient, mean, square, copy (addresses), count, group."""
@@ -46,18 +47,8 @@ class Table:
         self.rows: Tensor | None = None
         if plain and available(*tensors):
             self.kinds = gradients.pop(), copies.pop() if copies else torch.bfloat16
-            self.rows = torch.cat([self._rows(slot) for slot in slots]).to(tensors[0].device)
-
-    def _rows(self, slot: Slot) -> Tensor:
-        """One for each piece of a parameter that a program steps; a full one is moved 16 bytes at a time."""
-        is_aligned = all(tensor is None or tensor.data_ptr() % 16 == 0 for tensor in slot[:5])
-        piece, count = self.chunk.elements if is_aligned else self.chunk.elements // 2, slot.master.numel()
-        first = torch.arange(0, count, piece)
-        addresses = (
-            torch.zeros_like(first) if tensor is None else tensor.data_ptr() + first * tensor.element_size()
-            for tensor in slot[:5]
-        )
-        return torch.stack([*addresses, (count - first).clamp(max=piece), torch.full_like(first, slot.group)], dim=1)
+            rows = [pieces(slot[:5], self.chunk.elements, slot.group) for slot in slots]
+            self.rows = torch.cat(rows).to(tensors[0].device)
 
 
 def adamw_reference(

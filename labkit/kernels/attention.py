@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labkit.kernels import attention_cudnn as cudnn
 from labkit.kernels import attention_launch as launch
 from labkit.kernels.launch import available, once
 from labkit.kernels.rope import Rotation, rope_reference, turn
@@ -97,18 +98,61 @@ class _AttendPacked(torch.autograd.Function):
     @staticmethod
     @once
     def backward(ctx: Any, dout_BTN: Tensor | None, drotated: Tensor | None) -> tuple[Tensor | None, ...]:
-        if drotated is not None:
-            raise RuntimeError("attention has overwritten its queries and keys: what reads them later has no gradient")
+        inputs, kept = _kept(ctx, drotated)
         if dout_BTN is None:
             return (None,) * 6
-        qkv_BTN, turned, *kept = ctx.saved_tensors
-        qk_BTHD, v_BTKD = split(qkv_BTN, ctx.heads)
-        inputs = (*parted(qk_BTHD if turned is None else turned, ctx.heads), v_BTKD)
-        dqkv_BTN = torch.empty(qkv_BTN.shape, dtype=qkv_BTN.dtype, device=qkv_BTN.device)
-        dqk_BTHD, dv_BTKD = split(dqkv_BTN, ctx.heads)
-        dout_BTHD = dout_BTN.unflatten(-1, (ctx.heads[0], -1))
-        gradients = (*parted(dqk_BTHD, ctx.heads), dv_BTKD)
+        dqkv_BTN, gradients = _packed_like(ctx.saved_tensors[0], ctx.heads)
+        dout_BTHD, (dqk_BTHD, _) = dout_BTN.unflatten(-1, (ctx.heads[0], -1)), split(dqkv_BTN, ctx.heads)
         return dqkv_BTN, _backward(ctx, inputs, kept, dout_BTHD, gradients, (dqk_BTHD,)), None, None, None, None
+
+
+class _AttendCudnn(torch.autograd.Function):
+    """The same by cuDNN."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        qkv_BTN: Tensor,
+        heads: tuple[int, int],
+        scale: float,
+        rotation: Rotation | None,
+        overwrite: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        ctx.heads, ctx.scale, ctx.rotation = heads, scale, rotation
+        ctx.set_materialize_grads(False)
+        qk_BTHD, v_BTKD = split(qkv_BTN, heads)
+        turned = None if rotation is None else _turned(qk_BTHD, rotation, overwrite)
+        kept = cudnn.forward(*parted(qk_BTHD if turned is None else turned, heads), v_BTKD, scale)
+        if overwrite:
+            ctx.mark_dirty(qkv_BTN)
+        ctx.save_for_backward(qkv_BTN, None if overwrite else turned, *kept)
+        return kept[0].flatten(2), qkv_BTN if overwrite else None
+
+    @staticmethod
+    @once
+    def backward(ctx: Any, dout_BTN: Tensor | None, drotated: Tensor | None) -> tuple[Tensor | None, ...]:
+        inputs, kept = _kept(ctx, drotated)
+        if dout_BTN is None:
+            return (None,) * 5
+        dqkv_BTN, gradients = _packed_like(ctx.saved_tensors[0], ctx.heads)
+        cudnn.backward(inputs, kept, dout_BTN.unflatten(-1, (ctx.heads[0], -1)), gradients, ctx.scale, ctx.rotation)
+        return dqkv_BTN, None, None, None, None
+
+
+def _kept(ctx: Any, drotated: Tensor | None) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...]]:
+    """What a packed forward pass read, queries and keys turned, and what else it kept."""
+    if drotated is not None:
+        raise RuntimeError("attention has overwritten its queries and keys: what reads them later has no gradient")
+    qkv_BTN, turned, *kept = ctx.saved_tensors
+    qk_BTHD, v_BTKD = split(qkv_BTN, ctx.heads)
+    return (*parted(qk_BTHD if turned is None else turned, ctx.heads), v_BTKD), tuple(kept)
+
+
+def _packed_like(qkv_BTN: Tensor, heads: tuple[int, int]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """One new tensor, and its queries, keys and values."""
+    dqkv_BTN = torch.empty(qkv_BTN.shape, dtype=qkv_BTN.dtype, device=qkv_BTN.device)
+    dqk_BTHD, dv_BTKD = split(dqkv_BTN, heads)
+    return dqkv_BTN, (*parted(dqk_BTHD, heads), dv_BTKD)
 
 
 def split(qkv_BTN: Tensor, heads: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -186,6 +230,8 @@ def attend_packed(
         qkv_BTN = copy_BTHD.flatten(2)
     is_given = torch.is_grad_enabled() and ((qkv_BTN.is_leaf and qkv_BTN.requires_grad) or qkv_BTN._is_view())
     overwrite = overwrite and rotation is not None and not is_given
+    if cudnn.cudnn_is_faster((whole_BTHD.shape[3],) * 2, whole_BTHD.shape[1], scores) and qkv_BTN.itemsize == 2:
+        return _AttendCudnn.apply(qkv_BTN, heads, scores.scale, rotation, overwrite)[0]
     return _AttendPacked.apply(qkv_BTN, scores.sinks, heads, scores, rotation, overwrite)[0]
 
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labkit.kernels.launch import available, jit, on, once, power, rows, setting, team, tl
+from labkit.kernels.launch import available, jit, multiprocessors, on, once, power, rows, setting, team, tl
 
 IGNORED = -100
 """A target that is not scored."""
@@ -148,16 +148,16 @@ def _forward(
             tl.store(gradients + target, aimed.to(gradients.dtype.element_ty), known)
 
 
-@jit
-def _multiplied(gradients, stride, factors, factor_stride, vocab, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    factor = tl.load(factors + row * factor_stride).to(tl.float32)
-    if factor != 1.0:
-        for first in range(0, vocab, BLOCK):
-            place = gradients + row * stride + first + tl.arange(0, BLOCK)
-            mask = first + tl.arange(0, BLOCK) < vocab
-            value = tl.load(place, mask, other=0.0).to(tl.float32) * factor
-            tl.store(place, value.to(gradients.dtype.element_ty), mask)
+@jit(do_not_specialize=["count"])
+def _multiplied(gradients, stride, factors, factor_stride, count, vocab, BLOCK: tl.constexpr):
+    for row in range(tl.program_id(0).to(tl.int64), count, tl.num_programs(0)):
+        factor = tl.load(factors + row * factor_stride).to(tl.float32)
+        if factor != 1.0:
+            for first in range(0, vocab, BLOCK):
+                place = gradients + row * stride + first + tl.arange(0, BLOCK)
+                mask = first + tl.arange(0, BLOCK) < vocab
+                value = tl.load(place, mask, other=0.0).to(tl.float32) * factor
+                tl.store(place, value.to(gradients.dtype.element_ty), mask)
 
 
 def launch_losses(
@@ -216,8 +216,8 @@ def multiply(gradient_NV: Tensor, factors: Tensor) -> None:
     count, vocab = gradient_NV.shape
     factors_N = factors.expand(count) if factors.ndim == 0 else factors.reshape(-1)
     with on(gradient_NV.device):
-        _multiplied[(count,)](
-            gradient_NV, gradient_NV.stride(0), factors_N, factors_N.stride(0), vocab,
+        _multiplied[(min(count, 16 * multiprocessors(gradient_NV.device)),)](
+            gradient_NV, gradient_NV.stride(0), factors_N, factors_N.stride(0), count, vocab,
             BLOCK=min(4096, power(vocab)), **team(4),
         )  # fmt: skip
 

@@ -36,16 +36,24 @@ Kernels = Literal["auto", "triton", "torch"]
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 _chosen: list[Kernels] = ["auto"]
+_fast = [False]
 
 
 @contextmanager
-def using(kernels: Kernels) -> Iterator[None]:
-    """What every call inside takes, in all threads."""
+def using(kernels: Kernels, *, fast: bool = False) -> Iterator[None]:
+    """What every call inside takes, in all threads; and whether it may be what does not repeat bit for bit."""
     _chosen.append(kernels)
+    _fast.append(fast)
     try:
         yield
     finally:
         _chosen.pop()
+        _fast.pop()
+
+
+def is_fast() -> bool:
+    """Whether a call may take what is faster and does not repeat bit for bit."""
+    return _fast[-1]
 
 
 def available(*tensors: Tensor | None) -> bool:

@@ -60,6 +60,7 @@ class Together(Stepper):
         first = steppers[0]
         self.grad_scale, self.found_inf = first.grad_scale, first.found_inf
         self.steppers = steppers
+        self.publishes = all(stepper.publishes for stepper in steppers)
         self.param_groups = [group for stepper in steppers for group in stepper.param_groups]
         self.state = {value: state for stepper in steppers for value, state in stepper.state.items()}
 

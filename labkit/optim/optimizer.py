@@ -16,6 +16,7 @@ from labkit.optim.factored import inverse_roots, rms, row_and_column_means
 from labkit.optim.fused import FusedAdamw
 from labkit.optim.guarded import Guarded, State, Together
 from labkit.optim.orthogonal import orthogonalized
+from labkit.optim.stacked import Stacked, stackable
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weight, groups
 from labkit.spec import Choice, Count, Number
@@ -184,8 +185,9 @@ class Muon(Optimizer):
         others: list[Weight] = []
         for weight in weights:
             (hidden if is_hidden(weight) else others).append(weight)
-        pieces = (piece for weight in hidden for piece in weight.logical())
-        return Together(Guarded(self, pieces, self.weight_decay), self.adamw.build(others))
+        pieces = [piece for weight in hidden for piece in weight.logical()]
+        stepper = Stacked if stackable(pieces) else Guarded
+        return Together(stepper(self, pieces, self.weight_decay), self.adamw.build(others))
 
     def start(self, weight: Weight) -> State:
         return {"momentum": torch.zeros_like(weight.value)}

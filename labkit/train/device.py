@@ -114,7 +114,7 @@ def _kept(runtime: Runtime, device: torch.device) -> Generator[None]:
         torch.cuda.set_device(device)
         torch.cuda.reset_peak_memory_stats(device)
     try:
-        with kernels.using(runtime.kernels):
+        with kernels.using(runtime.kernels, fast=not exact):
             yield
     finally:
         _restore(*before)

@@ -11,7 +11,10 @@ from typing import Any
 import torch
 
 from labkit import kernels
+from labkit.components.attention import SelfAttention
 from labkit.data import Store
+from labkit.model import Transformer
+from labkit.optim.weights import COMPUTE
 from labkit.train.device import name, versions
 from labkit.train.evaluate import longest_document, multiples
 from labkit.train.execution import Made
@@ -24,6 +27,7 @@ def at_the_start(
     runtime: Runtime,
     store: Store,
     *,
+    model: Transformer,
     device: torch.device,
     made: Made,
     step: int,
@@ -41,6 +45,7 @@ def at_the_start(
         "data": store.facts(),
         "mode": "fast" if any(session["mode"] == "fast" for session in sessions) else "exact",
         "kernels": kernels.on_device(device),
+        "ways": ways(model, spec, runtime, device),
         "execution": made.how,
         "side_by_side": max(record.get("side_by_side", 1), beside),
         "precision": spec.precision,
@@ -52,6 +57,18 @@ def at_the_start(
         "host": socket.gethostname(),
         "diverged_at": None,
         "error": None,
+    }
+
+
+def ways(model: Transformer, spec: RunSpec, runtime: Runtime, device: torch.device) -> dict[str, str]:
+    """What is computed in more than one way, and which one this run takes; where layers differ, any one counts."""
+    which, length = kernels.on_device(device), spec.model.context
+    layers = (module for module in model.modules() if isinstance(module, SelfAttention))
+    by_cudnn = which == "triton" and spec.precision == "bf16" and any(layer.takes_cudnn(length) for layer in layers)
+    logits = runtime.rows(spec.batch_size) * length, model.vocab_size, COMPUTE[spec.precision], device
+    return {
+        "attention": "cudnn" if by_cudnn else which,
+        "head": "in chunks" if which == "triton" and kernels.in_chunks(*logits) else "whole",
     }
 
 

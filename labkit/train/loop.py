@@ -138,6 +138,7 @@ class Session:
             self.spec,
             self.runtime,
             self.store,
+            model=self.model,
             device=self.device,
             made=self.step.made,
             step=self.done,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from labkit.kernels import verdict
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
 from labkit.train.feed import Feed
@@ -65,16 +66,13 @@ class Passes:
 
     def update(self) -> None:
         """Clip the gradients, move the weights, and leave what was measured in `values`."""
-        norm = self.weights.norm()
-        finite = torch.isfinite(self.total) & torch.isfinite(norm)
-        self.frozen.copy_(torch.maximum(self.frozen, (~finite).float()))
-        self.optimizer.grad_scale = (norm / self.clip).clamp(min=1).float()
-        self.optimizer.found_inf = self.frozen
+        norm, optimizer = self.weights.norm(), self.optimizer
+        verdict(self.total, norm, self.clip, frozen=self.frozen, divisor=optimizer.grad_scale, values_3=self.values)
+        optimizer.found_inf = self.frozen
         self.rates.set()
         self.optimizer.step()
         if not self.optimizer.publishes:
             self.weights.publish()
-        self.values.copy_(torch.stack((self.total.double(), norm.double(), self.frozen.double())))
 
     @contextmanager
     def unchanged(self) -> Generator[None]:

@@ -339,6 +339,18 @@ class TestOnAGpu:
         for _ in range(20):
             assert all(torch.equal(a, b) for a, b in zip(first, once(), strict=True))
 
+    @pytest.mark.parametrize("turns", [False, True])
+    def test_a_run_that_may_be_fast_attends_by_cudnn_where_that_is_faster(self, turns: bool) -> None:
+        qkv = torch.randn(2, 2048, 8 * 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        dout, scores = torch.randn_like(qkv[..., : 4 * 128]), Scores(128**-0.5)
+        found: list[list[Tensor]] = []
+        for fast in (False, True):
+            with using("auto", fast=fast):
+                out = attend_packed(qkv * 1, (4, 2), scores, rotation(2048, 128) if turns else None, overwrite=True)
+                found.append([out.detach(), *torch.autograd.grad(out, qkv, dout)])
+        for own, by_cudnn in zip(*found, strict=True):
+            assert 0 < (own - by_cudnn).float().norm() < 1e-2 * own.float().norm()
+
     def test_offsets_past_two_to_the_31(self) -> None:
         sizes, far = Sizes(2, 200, 4, 2, 64, 64), 2**31 + 4096
         width = (sizes.heads + 2 * sizes.shared) * sizes.features
