@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from labkit.spec import Spec
     from labkit.study.editions import Asked
     from labkit.study.loading import Loaded
+    from labkit.study.runner import Runner
+    from labkit.tracking.console import Console
     from labkit.train.run import Runtime
 
     S = TypeVar("S", bound="Spec")
@@ -57,3 +59,24 @@ def recorded(folder: Path) -> Any:
     from labkit.study.loading import recorded_spec
 
     return recorded_spec(folder)
+
+
+def runner_for(
+    console: "Console",
+    file: Path,
+    asked: "Asked",
+    runtime: "Runtime",
+    *,
+    runs: Path | None,
+    only: list[str] | None,
+    workers: int | None,
+    fresh: bool = False,
+) -> "Runner":
+    """The driver of an experiment's edition."""
+    from labkit.study.editions import edition
+    from labkit.study.runner import Options, Runner
+
+    loaded, name = edition(experiment_in(file), asked)
+    folder = runs or loaded.root / "runs"
+    options = Options(folder, runtime, as_typed(file, asked), only or (), workers or 0, fresh)
+    return Runner(loaded, name, options, console)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labkit.cli.application import FAILED, answering, app, write_json
-from labkit.cli.asked import as_typed, asked_for, experiment_in, recorded, runtime_for
+from labkit.cli.asked import asked_for, experiment_in, recorded, runner_for, runtime_for
 from labkit.cli.options import (
     AsJson,
     Baseline,
@@ -30,6 +30,7 @@ from labkit.cli.options import (
     Target,
     Workers,
 )
+from labkit.cli.planning import say_plan
 
 if TYPE_CHECKING:
     from labkit.tracking.console import Console
@@ -62,12 +63,7 @@ def run(
 ) -> None:
     """Train what is missing of an experiment, and compare."""
     with answering(debug, goes_on=True) as console:
-        from labkit.study.editions import edition
-        from labkit.study.runner import Options, Runner
-        from labkit.study.views import plan_as_json, show_plan
-
         asked = asked_for(baseline, sets, steps, seeds)
-        loaded, name = edition(experiment_in(file), asked)
         runtime = runtime_for(
             device=device,
             mode=mode,
@@ -78,14 +74,11 @@ def run(
             compile=compiled,
             side_by_side=side_by_side,
         )
-        folder = runs or loaded.root / "runs"
-        runner = Runner(
-            loaded, name, Options(folder, runtime, as_typed(file, asked), only or (), workers or 0, fresh), console
-        )
-        if dry_run and as_json:
-            write_json(console, plan_as_json(runner))
-        elif dry_run:
-            show_plan(console, runner)
+        runner = runner_for(console, file, asked, runtime, runs=runs, only=only, workers=workers, fresh=fresh)
+        if dry_run:
+            from labkit.study.forecast import forecast
+
+            say_plan(console, forecast(runner), (), as_json)
         else:
             outcome = runner.run()
             if outcome.interrupted:

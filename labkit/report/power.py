@@ -2,9 +2,10 @@
 
 import math
 
-from scipy.special import chdtri, nctdtr
+from scipy.special import chdtri, nctdtr, ndtri
 
 from labkit.report.dunnett import critical, student
+from labkit.report.model import INNER
 
 POWER = 0.8
 
@@ -38,6 +39,14 @@ def resolvable(error: float, arms: int, dof: float, level: float = 0.95) -> floa
     return high * error
 
 
+def tied(error: float, dof: float) -> float:
+    """The margin within which a difference that is truly 0 is shown to tie with 80 % power, at a standard error.
+
+    The 90 % interval d ± t s lies within ± M where |d| < M - t s, and |d| < z s in 80 % of experiments.
+    """
+    return (student(INNER, dof) + float(ndtri((1 + POWER) / 2))) * error
+
+
 def settling(effect: float, margin: float, sigma: float, dof: float, *, arms: int, variants: int) -> tuple[int, int]:
     """How many seeds in all would settle a difference of `effect`: the ends of an 80 % band, `MOST` + 1 for more.
 
@@ -57,6 +66,6 @@ def _seeds(effect: float, margin: float, sigma: float, arms: int, variants: int)
         dof = (middle - 1) * variants
         error = sigma * math.sqrt(2 / middle)
         clear = abs(effect) > critical(0.95, arms, dof) * error
-        tied = abs(effect) + student(0.90, dof) * error < margin
+        tied = abs(effect) + student(INNER, dof) * error < margin
         few, enough = (few, middle) if clear or tied else (middle, enough)
     return enough

@@ -86,11 +86,13 @@ class Runner:
 
     def _run(self) -> Outcome:
         self._announce()
-        self._prepare()
+        self.prepare()
+        for store in self.stores.values():
+            self._say_data(store)
         self.planner.describe(self.arms, self.options.command)
         missing = self._missing()
         for job in missing:
-            self.planner.plan(job, self._store(job))
+            self.planner.plan(job, self.store(job))
         outcome = Outcome()
         uri = mlflow.default_uri(self.options.runs)
         if missing:
@@ -129,35 +131,34 @@ class Runner:
         if where == "cpu" and any(arm.arm.spec.precision == "bf16" for arm in self.arms):
             self.console.say("bf16 is slow on a CPU; --set precision=fp32 is faster here", "yellow")
 
-    def _prepare(self) -> None:
-        """Have every store that the jobs read."""
+    def prepare(self) -> None:
+        """Have every store that the jobs read. Raises Mistake for one that is too short."""
         for job in self.jobs:
             if (key := _data_key(job)) not in self.stores:
                 spec = job.counted.arm.spec
                 self.stores[key] = prepare_apart(spec, self.loaded.base, self.console)
         for job in self.jobs:
-            _check_length(job, self._store(job))
-        texts = {job.counted.arm.name: self._store(job).train for job in self.jobs}
+            _check_length(job, self.store(job))
+        texts = {job.counted.arm.name: self.store(job).train for job in self.jobs}
         densities = {name: Density(split.n_tokens, split.n_bytes) for name, split in texts.items()}
         check_tokenizers(self.arms, densities, self.experiment.tolerance)
-        for store in self.stores.values():
-            self._say_data(store)
 
     def _say_data(self, store: Store) -> None:
         facts = store.facts()
         text = (
             f"{facts['corpus']}, {facts['corpus_version']}: {formats.count(facts['train_tokens'])} tokens to train on"
         )
-        runs = [job for job in self.jobs if self._store(job) is store]
+        runs = [job for job in self.jobs if self.store(job) is store]
         epochs = max(job.counted.tokens for job in runs) / facts["train_tokens"]
         self.console.say(f"{text}, gone through {epochs:.2g} times")
 
-    def _store(self, job: Job) -> Store:
+    def store(self, job: Job) -> Store:
+        """What a job reads, once it is prepared."""
         return self.stores[_data_key(job)]
 
     def _missing(self) -> list[Job]:
         """The jobs that are not finished, and those that are to be run again; says what is not as it was."""
-        needs = {job: need_of(job, self._store(job).identity, self.sources) for job in self.jobs}
+        needs = {job: need_of(job, self.store(job).identity, self.sources) for job in self.jobs}
         kept = [job for job, need in needs.items() if need in ("finished", "continue", "retry")]
         changed = {job: changed_sources(job, self.sources) for job in kept}
         self._say_changed(changed, needs)
@@ -226,13 +227,13 @@ class Runner:
         """Look again, for another driver may have been at work, and make the folder ready."""
         if job.run.owned:
             return "elsewhere"
-        need = need_of(job, self._store(job).identity, self.sources)
+        need = need_of(job, self.store(job).identity, self.sources)
         if need == "finished" and job not in self.again:
             return "over"
         if (need == "anew" or job in self.again) and not self.planner.empty(job):
             return "elsewhere"
         self.again.discard(job)
-        self.planner.plan(job, self._store(job))
+        self.planner.plan(job, self.store(job))
         job.run.clear_stop()
         return "train"
 

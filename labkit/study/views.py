@@ -1,48 +1,18 @@
-"""What the command line shows of plans and specs: as tables for people, as JSON for programs."""
+"""What the command line shows of specs: as tables for people, as JSON for programs."""
 
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from labkit.model import Costs
-from labkit.report import formats
 from labkit.report.matched import law, summary
 from labkit.spec import shown
 from labkit.study.counting import Counted, Match
 from labkit.study.names import exact
-from labkit.study.plan import Job, need_of
-from labkit.study.runner import Runner
 from labkit.study.sizes import by_rule
 from labkit.tracking.console import Console
-from labkit.tracking.record import Run
 from labkit.train.run import RunSpec
 
 VERSION = 1
-
-
-def show_plan(console: Console, runner: Runner) -> None:
-    """The table of a dry run."""
-    headers = ["variant", "differs from the baseline", "seed", "params", "FLOPs/token", "tokens", "steps", "to do"]
-    rows = [_planned(runner, arm) for arm in runner.arms if any(job.counted is arm for job in runner.jobs)]
-    console.table(runner.edition.title, headers, rows, left=2, spare=("FLOPs/token", "params", "tokens"))
-    show_match(console, runner.arms)
-    states = [_state(runner, job) for job in runner.jobs]
-    ahead = [job for job, state in zip(runner.jobs, states, strict=True) if state not in ("finished", "running")]
-    if not ahead:
-        others = "another command is at what is missing" if "running" in states else "every run is finished"
-        console.show(f"nothing to train: {others}")
-        return
-    total = formats.scientific(sum(job.counted.flops for job in ahead))
-    tokens = formats.count(sum(job.counted.tokens for job in ahead))
-    console.show(f"to train: {total} FLOPs, {tokens} tokens{_rough_time(runner, ahead)}")
-
-
-def plan_as_json(runner: Runner) -> dict[str, Any]:
-    return {
-        "version": VERSION,
-        "title": runner.edition.title,
-        "runs": [_job_as_json(runner, job) for job in runner.jobs],
-    }
 
 
 def show_arms(console: Console, title: str, arms: Sequence[Counted]) -> None:
@@ -113,65 +83,6 @@ def spec_as_json(spec: Any, counts: Costs) -> dict[str, Any]:
         "active_params": counts.active,
         "flops_per_token": counts.flops_per_token,
         "components": {name: {"params": params, "flops_per_token": flops} for name, params, flops in counts.table},
-    }
-
-
-def _state(runner: Runner, job: Job) -> str:
-    """What there is to do for a run, or that another driver is at it."""
-    return "running" if job.run.owned else need_of(job, "", runner.sources)
-
-
-def _rough_time(runner: Runner, ahead: Sequence[Job]) -> str:
-    """How long it takes, from finished runs of the same size on the same machine; empty where one has no like."""
-    speeds: dict[tuple[int, bool], float] = {}
-    for path in runner.options.runs.glob("*/*/*/seed*/record.json"):
-        record = {} if Run(path.parent).fault else Run(path.parent).record()
-        seconds = record.get("seconds") or 0.0
-        if record.get("status") == "done" and record.get("host") == socket.gethostname() and seconds > 0:
-            speeds[record["params"], record["device"] == "cpu"] = record["tokens"] / seconds
-    on_cpu = runner.slots[0].runtime.device == "cpu"
-    known = [speeds.get((job.counted.costs.params, on_cpu)) for job in ahead]
-    if not all(known):
-        return ""
-    seconds = sum(job.counted.tokens / speed for job, speed in zip(ahead, known, strict=True) if speed)
-    return f", about {formats.duration(seconds / min(len(runner.slots), len(ahead)))} here"
-
-
-def _planned(runner: Runner, arm: Counted) -> list[str]:
-    jobs = [job for job in runner.jobs if job.counted is arm]
-    changes = runner.arms[0].arm.spec.differences(arm.arm.spec)
-    return [
-        arm.arm.name,
-        ", ".join(f"{path}: {here} → {there}" for path, (here, there) in changes.items()) or "-",
-        ", ".join(str(job.seed) for job in jobs),
-        formats.count(arm.costs.params),
-        formats.count(arm.costs.flops_per_token),
-        formats.count(arm.tokens),
-        str(arm.steps),
-        ", ".join(_tally([_state(runner, job) for job in jobs])),
-    ]
-
-
-def _tally(needs: Sequence[str]) -> Iterator[str]:
-    for need in dict.fromkeys(needs):
-        yield f"{needs.count(need)} {need}"
-
-
-def _job_as_json(runner: Runner, job: Job) -> dict[str, Any]:
-    changes = runner.arms[0].arm.spec.differences(job.counted.arm.spec)
-    return {
-        "variant": job.counted.arm.name,
-        "label": runner.experiment.label(job.counted.arm),
-        "seed": job.seed,
-        "fingerprint": job.fingerprint,
-        "path": str(job.run.path),
-        "need": _state(runner, job),
-        "changes": {path: list(change) for path, change in changes.items()},
-        "params": job.counted.costs.params,
-        "flops_per_token": job.counted.costs.flops_per_token,
-        "tokens": job.counted.tokens,
-        "steps": job.counted.steps,
-        "matched": job.counted.match and job.counted.match.as_json(),
     }
 
 

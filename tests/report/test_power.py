@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from labkit.report.dunnett import critical
-from labkit.report.power import MOST, power, resolvable, settling
+from labkit.report.dunnett import critical, student
+from labkit.report.power import MOST, power, resolvable, settling, tied
 
 
 @pytest.mark.parametrize(("effect", "arms", "dof"), [(0.0, 1, 4), (1.0, 3, 8), (3.0, 4, 16), (6.0, 4, 16), (4.0, 1, 2)])
@@ -50,3 +50,11 @@ def test_the_band_holds_the_seeds_that_the_true_noise_asks_for_as_often_as_it_sa
 def test_no_difference_settles_as_a_tie_and_one_at_the_margin_never_does() -> None:
     assert max(settling(0.0, 0.005, 0.005, 16, arms=2, variants=2)) < 50
     assert settling(0.0, 0.0, 0.005, 16, arms=2, variants=2) == (MOST + 1, MOST + 1)
+
+
+def test_the_margin_that_equal_arms_are_shown_to_tie_within_holds_in_four_of_five_experiments() -> None:
+    random, n, dof = np.random.default_rng(0), 40_000, 12
+    d = random.standard_normal(n)
+    s = np.sqrt(random.chisquare(dof, n) / dof)
+    margin = tied(1.0, dof)
+    assert np.mean(np.abs(d) + student(0.90, dof) * s < margin) == pytest.approx(0.8, abs=0.03)

@@ -1,0 +1,201 @@
+"""What `labkit plan` and a dry run show: the runs, what they will take, and what they can show."""
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from labkit.report import formats
+from labkit.study.budget import Proposal
+from labkit.study.counting import Counted
+from labkit.study.forecast import Forecast
+from labkit.study.plan import Job
+from labkit.study.views import VERSION, show_match
+from labkit.tracking.console import Console
+from labkit.train.run import Flops
+
+HEADERS = (
+    "variant",
+    "differs from the baseline",
+    "seed",
+    "params",
+    "FLOPs",
+    "tokens",
+    "steps",
+    "tok/s",
+    "a run",
+    "to do",
+)
+SPARE = ("FLOPs", "params", "tokens", "tok/s")
+
+
+def show_plan(console: Console, plan: Forecast, proposals: Sequence[Proposal] = ()) -> None:
+    """The arms in a table, and a line for each thing to know before starting."""
+    console.table(plan.runner.edition.title, HEADERS, [_row(plan, arm) for arm in plan.arms], left=2, spare=SPARE)
+    show_match(console, plan.runner.arms)
+    for name, text in _lines(plan):
+        console.show(f"{name:<9} {text}")
+    if proposals:
+        _show_proposals(console, plan, proposals)
+
+
+def plan_as_json(plan: Forecast, proposals: Sequence[Proposal] = ()) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "title": plan.runner.edition.title,
+        "runs": [_job(plan, job) for job in plan.runner.jobs],
+        "plan": plan.as_json(),
+        "proposals": [proposal.as_json() for proposal in proposals],
+    }
+
+
+def _row(plan: Forecast, arm: Counted) -> list[str]:
+    jobs = [job for job in plan.runner.jobs if job.counted is arm]
+    changes = plan.runner.arms[0].arm.spec.differences(arm.arm.spec)
+    pace, states = plan.paces.get(arm.arm.name), [plan.states[job] for job in jobs]
+    return [
+        arm.arm.name,
+        ", ".join(f"{path}: {here} → {there}" for path, (here, there) in changes.items()) or "-",
+        ", ".join(str(job.seed) for job in jobs),
+        formats.count(arm.costs.params),
+        formats.scientific(arm.flops),
+        formats.count(arm.tokens),
+        str(arm.steps),
+        formats.rate(arm.arm.spec.tokens_per_step / pace.step if pace else math.nan),
+        formats.duration(plan.seconds(arm)),
+        ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)),
+    ]
+
+
+def _lines(plan: Forecast) -> Iterator[tuple[str, str]]:
+    yield from _data(plan)
+    yield from _speed(plan)
+    yield "disk", _disk(plan)
+    yield "to train", _whole(plan)
+    yield from _shows(plan)
+
+
+def _data(plan: Forecast) -> Iterator[tuple[str, str]]:
+    """Each store once, with how often it is gone through."""
+    for store in dict.fromkeys(plan.stores.values()):
+        facts = store.facts()
+        most = max(plan.epochs(arm) for arm in plan.arms if plan.stores[arm.arm.name] is store)
+        text = (
+            f"{facts['corpus']}, {facts['corpus_version']}: {formats.count(facts['train_tokens'])} tokens to train on"
+        )
+        yield "data", f"{text}, gone through {most:.2g} times"
+
+
+def _speed(plan: Forecast) -> Iterator[tuple[str, str]]:
+    by_source = {"measured": "timed on a few steps here", "records": "from this machine's records"}
+    names = {source: [name for name, pace in plan.paces.items() if pace.source == source] for source in by_source}
+    unknown = [arm.arm.name for arm in plan.arms if arm.arm.name not in plan.paces]
+    said = [_of(words, names[source], plan) for source, words in by_source.items() if names[source]]
+    said += [_of("unknown, no like run is on record here", unknown, plan)] if unknown else []
+    yield "speed", "; ".join(said)
+
+
+def _of(words: str, names: Sequence[str], plan: Forecast) -> str:
+    return words if len(names) == len(plan.arms) else f"{words} ({', '.join(names)})"
+
+
+def _disk(plan: Forecast) -> str:
+    if not plan.ahead:
+        return f"{formats.size(plan.free)} free"
+    stays = f"{formats.size(plan.disk)} for {formats.plural(len(plan.ahead), 'run')}"
+    more = f"and {formats.size(plan.scratch)} of checkpoints while they train"
+    short = "; NOT ENOUGH" if plan.disk + plan.scratch > plan.free else ""
+    return f"{stays}, {more}; {formats.size(plan.free)} free{short}"
+
+
+def _whole(plan: Forecast) -> str:
+    if not plan.ahead:
+        running = "running" in plan.states.values()
+        return f"nothing: {'another command is at what is missing' if running else 'every run is finished'}"
+    flops = formats.scientific(sum(job.counted.flops for job in plan.ahead))
+    tokens = formats.count(sum(job.counted.tokens for job in plan.ahead))
+    crew = formats.plural(min(len(plan.runner.slots), len(plan.ahead)), "worker")
+    took = "" if math.isnan(plan.whole) else f": about {formats.duration(plan.whole)} here with {crew}"
+    return f"{formats.plural(len(plan.ahead), 'run')}, {flops} FLOPs, {tokens} tokens{took}"
+
+
+def _shows(plan: Forecast) -> Iterator[tuple[str, str]]:
+    """What the seeds can show, and the noise that it is reckoned from."""
+    seeds = len(plan.runner.experiment.seed_list)
+    if len(plan.runner.arms) < 2:
+        return
+    if seeds < 2:
+        yield "shows", "one seed: no verdict; write seeds=4 or more"
+        return
+    shown, noise = plan.resolution(seeds), plan.noise
+    yield "noise", f"σ of paired differences {formats.value(noise.pair)} {_degrees(noise.dof)}{noise.source}"
+    yield "shows", f"with {seeds} seeds a difference of {formats.value(shown.difference)} in 80 % of experiments"
+    yield "tie", _tie(plan, shown.tie)
+
+
+def _degrees(dof: int) -> str:
+    return f"({dof} dof) " if dof else ""
+
+
+def _tie(plan: Forecast, tie: float) -> str:
+    within = f"within ±{formats.value(tie)}"
+    if math.isnan(plan.margin) or tie <= plan.margin:
+        return f"{within}, and M is ±{plan.margin:g}" if tie <= plan.margin else within
+    enough = next((seeds for seeds in range(2, 1001) if plan.tie(seeds) <= plan.margin), 0)
+    need = f"{enough} seeds would" if enough else "1000 seeds would not"
+    return f"{within}, wider than M = ±{formats.value(plan.margin)}: {need} show one"
+
+
+def _show_proposals(console: Console, plan: Forecast, proposals: Sequence[Proposal]) -> None:
+    headers = ["seeds", "steps", "epochs", "takes", "shows a difference of", "a tie within", ""]
+    rows = [_proposed(proposal) for proposal in proposals]
+    styles = ["bold" if proposal.chosen else "" for proposal in proposals]
+    console.show("")
+    console.table("what the budget buys, the noise being the same", headers, rows, styles)
+    best = next(proposal for proposal in proposals if proposal.chosen)
+    console.show(_command(plan, best), whole=True)
+
+
+def _proposed(proposal: Proposal) -> list[str]:
+    return [
+        str(proposal.seeds),
+        str(proposal.steps),
+        f"{proposal.epochs:.2g}" if math.isfinite(proposal.epochs) else formats.NOTHING,
+        formats.duration(proposal.seconds),
+        formats.value(proposal.resolution.difference),
+        f"±{formats.value(proposal.resolution.tie)}",
+        "proposed" if proposal.chosen else "",
+    ]
+
+
+def _command(plan: Forecast, best: Proposal) -> str:
+    """What runs a proposal."""
+    words, budget = shlex.split(plan.runner.options.command), plan.runner.arms[0].arm.spec.budget
+    if best.share < 1.0 and isinstance(budget, Flops):
+        words += ["--set", f"budget.flops={best.share * budget.flops:.4g}"]
+    elif best.share < 1.0:
+        words = [*_without(words, "--steps"), "--steps", str(best.steps)]
+    return shlex.join([*words, "--seeds", str(best.seeds)])
+
+
+def _without(words: Sequence[str], option: str) -> list[str]:
+    at = words.index(option) if option in words else len(words)
+    return [*words[:at], *words[at + 2 :]]
+
+
+def _job(plan: Forecast, job: Job) -> dict[str, Any]:
+    changes = plan.runner.arms[0].arm.spec.differences(job.counted.arm.spec)
+    return {
+        "variant": job.counted.arm.name,
+        "label": plan.runner.experiment.label(job.counted.arm),
+        "seed": job.seed,
+        "fingerprint": job.fingerprint,
+        "path": str(job.run.path),
+        "need": plan.states[job],
+        "changes": {path: list(change) for path, change in changes.items()},
+        "params": job.counted.costs.params,
+        "flops_per_token": job.counted.costs.flops_per_token,
+        "tokens": job.counted.tokens,
+        "steps": job.counted.steps,
+        "matched": job.counted.match and job.counted.match.as_json(),
+    }

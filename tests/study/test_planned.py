@@ -1,0 +1,168 @@
+"""What a plan says before anything is trained: cost from a few steps or from records, and what the seeds can show."""
+
+import json
+import math
+import re
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from labkit.cli import app
+from labkit.report.precedent import Precedent
+from labkit.spec import Mistake
+from labkit.study.budget import proposals, seconds_in
+from labkit.study.editions import Asked, edition
+from labkit.study.forecast import AFTER, Forecast, forecast
+from labkit.study.loading import load
+from labkit.study.pace import Pace, shape
+from labkit.study.runner import Options, Runner
+from labkit.tracking.console import Console
+from labkit.train.run import Runtime
+
+Ask = Callable[..., Result]
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, project: Path) -> Ask:
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def planned(project: Path) -> Callable[..., Forecast]:
+    """A forecast of 3 arms × 2 seeds of 20 steps: 2 s at the start of a worker, then 10 + 20 · 0.5 + 2 · 1 s a run."""
+
+    def make(workers: int = 1, seeds: int = 0, sets: Sequence[str] = (), **fields: object) -> Forecast:
+        loaded, name = edition(load(project / "experiments" / "theta.py"), Asked(seeds=seeds, sets=sets))
+        options = Options(project / "runs", Runtime(device="cpu"), "labkit run experiments/theta.py", workers=workers)
+        runner = Runner(loaded, name, options, Console())
+        pace = Pace(step=0.5, look=1.0, once=10.0, source="measured")
+        paces = {arm.arm.name: pace for arm in runner.arms}
+        told = {"paces": paces, "noise": Precedent(0.01, 8, "on record of x"), "start": 2.0, **fields}
+        return replace(forecast(runner), **told)
+
+    return make
+
+
+def test_the_whole_is_what_the_last_worker_takes(planned: Callable[..., Forecast]) -> None:
+    plan = planned()
+    assert plan.seconds(plan.arms[0]) == 22.0
+    assert plan.whole == 2 + 6 * 22 + AFTER
+    assert planned(workers=4).whole == 2 + 2 * 22 + AFTER
+    assert math.isnan(planned(paces={}).whole)
+
+
+def test_four_times_the_seeds_show_half_the_difference_and_half_the_tie(planned: Callable[..., Forecast]) -> None:
+    few, many = planned().resolution(100), planned().resolution(400)
+    assert few.difference / many.difference == pytest.approx(2, rel=0.02)
+    assert few.tie / many.tie == pytest.approx(2, rel=0.02)
+    assert many.tie == pytest.approx(0.01 * math.sqrt(2 / 400) * (1.645 + 1.2816), rel=0.01)
+    assert math.isnan(planned().resolution(1).difference)
+
+
+def test_what_is_declared_about_looks_costs_resolution(project: Path, planned: Callable[..., Forecast]) -> None:
+    once = planned().resolution(8).difference
+    file = project / "experiments" / "theta.py"
+    file.write_text(file.read_text().replace('match="params"', 'match="params", looks=(4, 8)'))
+    loaded = load(file)
+    plan = planned()
+    plan.runner.loaded = replace(loaded, experiment=replace(loaded.experiment, looks=(4, 8)))
+    assert plan.resolution(8).difference > once
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("90m", 5400), ("1h30m", 5400), ("1.5 min 10s", 100)])
+def test_a_budget_is_a_span_of_time(text: str, seconds: float) -> None:
+    assert seconds_in(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["2", "h", "2 weeks", "-2h", "0s"])
+def test_what_is_no_span_of_time_is_one_message(text: str) -> None:
+    with pytest.raises(Mistake, match=r"--budget .*: write a span of time, such as 2h, 90m or 1h30m"):
+        seconds_in(text)
+
+
+def test_the_steps_as_written_are_proposed_with_the_seeds_that_fit(planned: Callable[..., Forecast]) -> None:
+    ways = proposals(planned(), 2 + AFTER + 3 * 22 * 8)
+    (best,) = [way for way in ways if way.chosen]
+    assert (best.seeds, best.steps, best.seconds) == (8, 20, 2 + AFTER + 3 * 22 * 8)
+    assert all(way.seconds <= 2 + AFTER + 3 * 22 * 8 for way in ways)
+
+
+def test_fewer_steps_are_proposed_where_four_seeds_do_not_fit(planned: Callable[..., Forecast]) -> None:
+    ways = proposals(planned(sets=["budget.steps=400"]), 2 + AFTER + 12 * (12 + 50))
+    (best,) = [way for way in ways if way.chosen]
+    assert (best.seeds, best.steps) == (4, 100)
+    assert [way.seeds for way in ways] == [2, 3, 4, 5, 6, 8, 10]
+
+
+def test_what_buys_nothing_is_one_message(planned: Callable[..., Forecast]) -> None:
+    with pytest.raises(Mistake, match="two seeds of 20 steps take"):
+        proposals(planned(), 10)
+    with pytest.raises(Mistake, match="labkit plan` measures it"):
+        proposals(planned(paces={}), 10)
+
+
+def test_the_shape_of_a_run_leaves_out_what_takes_no_time(planned: Callable[..., Forecast]) -> None:
+    base, theta, _ = (arm.arm.spec for arm in planned().runner.arms)
+    assert shape(base.as_json()) == shape(theta.as_json()) == shape(theta.patched({"seed": 3}).as_json())
+    for change in ({"model.d_model": 32}, {"batch_size": 8}, {"model.norm": "layer"}, {"evaluation.points": 3}):
+        assert shape(base.patched(change).as_json()) != shape(base.as_json())
+
+
+def test_a_plan_times_a_few_steps_and_leaves_nothing_behind(project: Path, ask: Ask) -> None:
+    told = ask("plan", "experiments/theta.py", "--workers", "1", "--budget", "10m")
+    assert told.exit_code == 0, told.output
+    assert not (project / "runs").exists()
+    assert re.search(r"^ theta=1000 .* 20 +[\d.k]+ +[\d.]+ s +2 new", told.stdout, re.MULTILINE)
+    text = " ".join(told.stdout.split())
+    for words in (
+        "speed timed on a few steps here",
+        "tokens to train on, gone through",
+        "to train 6 runs",
+        "noise σ of paired differences 0.0141 assumed: no experiment with two seeds is on record here",
+        "shows with 2 seeds a difference of",
+        "proposed",
+        "labkit run experiments/theta.py --seeds",
+    ):
+        assert words in text
+    assert re.search(
+        r"^disk +\d.* for 6 runs, and .* of checkpoints while they train; .* free$", told.stdout, re.MULTILINE
+    )
+
+
+def record(runner: Runner) -> None:
+    """Have every run on record, as if it had been trained here in 3 s, of which 2 s were its steps."""
+    runner.prepare()
+    runner.planner.describe(runner.arms, "labkit run experiments/theta.py")
+    for job in runner.jobs:
+        runner.planner.plan(job, runner.store(job))
+        loss = 2.0 + 0.1 * job.seed + 0.01 * len(job.counted.arm.name) * job.seed
+        facts = {"device": "cpu", "host": socket.gethostname(), "runtime": Runtime(device="cpu").as_json()}
+        times = {"started": 1000.0, "ended": 1003.0, "seconds": 2.0, "sessions": [{}]}
+        job.run.update(status="done", step=20, final={"val/loss": loss}, **facts, **times)
+
+
+def test_records_tell_the_pace_and_the_noise(planned: Callable[..., Forecast]) -> None:
+    record(planned().runner)
+    known = forecast(planned(seeds=4).runner)
+    pace = known.paces["theta=1000"]
+    assert (pace.source, pace.step, pace.once) == ("records", 0.1, 1.0)
+    assert known.seconds(known.arms[0]) == 3.0
+    assert len(known.ahead) == 6
+    assert (known.noise.dof, known.noise.source) == (2, "on record of theta")
+    assert known.noise.sigma == pytest.approx(0.01 * math.sqrt(2))
+
+
+def test_other_conditions_have_no_precedent_and_another_shape_no_pace(planned: Callable[..., Forecast]) -> None:
+    record(planned().runner)
+    other = forecast(planned(sets=["batch_size=8"]).runner)
+    assert not other.paces
+    assert math.isnan(other.whole)
+    assert other.noise.dof == 0
+    assert "the nearest, theta (7488 parameters), has another batch" in other.noise.source
+    assert json.loads(json.dumps(other.as_json()))["seconds"] is None
