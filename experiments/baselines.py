@@ -50,7 +50,7 @@ mini = RunSpec(
     tokenizer={"kind": "bpe", "vocab_size": 8192},
     optimizer={"kind": "adamw", "lr": 2e-3, "betas": (0.9, 0.95), "weight_decay": 0.1},
     schedule={"kind": "cosine", "warmup": 0.1, "final": 0.1},
-    budget={"kind": "tokens", "tokens": 16_000_000},
+    budget={"kind": "tokens", "tokens": 12_000_000},
     batch_size=16,
     precision="bf16",
 )
