@@ -38,6 +38,7 @@ def test_arms_are_told_with_their_differences(found: Results) -> None:
     assert list(found.arms.index) == ["baseline", "1e5"]
     assert found.arms.loc["1e5", "val/loss"] == pytest.approx(2.55)
     assert found.arms.loc["1e5", "difference"] == pytest.approx(0.5)
+    assert found.arms[["text_low", "text_high"]].isna().all(axis=None)  # these runs keep nothing by document
     assert list(found.arms["verdict"]) == ["", found.comparison.variants[0].verdict.word.upper()]
 
 
