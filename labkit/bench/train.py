@@ -38,7 +38,8 @@ OURS: dict[str, Callable[..., Contender]] = {
     "torch": partial(Labkit, kernels="torch", execution=Captured),
 }
 """In a mode: labkit, without a captured step, and captured with torch's operations."""
-CONTENDERS = (*OURS, *PEERS)
+CONTENDERS = ("labkit", "compile", "compile-captured", "liger", "torch-eager", "torch", "labkit-eager")
+"""In the order that they start in: what captures the compiled step comes right after it, the largest late."""
 WITH_KERNELS = ("labkit", "labkit-eager", "liger")
 """Compiled once for the sizes of a model, not for each variant: their first step is measured after that."""
 
@@ -150,7 +151,7 @@ class Bench:
         """Every setup by every contender; one that fails is left out, and told."""
         self.warm()
         for setup in setups:
-            wanted: Wanted = [(name, mode) for name in self.names for mode in self.modes_of(name)]
+            wanted: Wanted = [(name, mode) for name in CONTENDERS if name in self.names for mode in self.modes_of(name)]
             if self.device == "cuda":
                 self.load(setup, wanted)
             floor = self.floor(setup)

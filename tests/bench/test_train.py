@@ -33,10 +33,10 @@ def bench(names: list[str], told: list[str]) -> list[Row]:
 
 
 def test_a_row_tells_speed_first_step_and_the_best_peer(told: list[str]) -> None:
-    ours, theirs = bench(["labkit-eager", "torch-eager"], told)
-    assert [(row.setup, row.label, row.how) for row in (ours, theirs)] == [
-        ("tiny", "labkit-eager, exact", "eager"),
+    theirs, ours = bench(["labkit-eager", "torch-eager"], told)
+    assert [(row.setup, row.label, row.how) for row in (theirs, ours)] == [
         ("tiny", "torch-eager", "eager"),
+        ("tiny", "labkit-eager, exact", "eager"),
     ]
     for row in (ours, theirs):
         assert row.tokens_per_s == pytest.approx(TINY.tokens / row.seconds)
