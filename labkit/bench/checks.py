@@ -24,6 +24,7 @@ class Skipped(Exception):
 class Tried(NamedTuple):
     """Somebody's version of an operation, and where it is tried."""
 
+    name: str
     operation: Operation
     way: Function
     provider: str

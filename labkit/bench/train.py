@@ -88,7 +88,7 @@ class Entry:
         self.spent, self.before = 0.0, allocated()
         """What went before: seconds, and bytes that are none of its own."""
 
-    def start(self) -> None:
+    def start(self, settling: int = SETTLING) -> None:
         """Build it and make its first steps."""
         start = time.perf_counter()
         if self.contender.device == "cuda":
@@ -98,7 +98,7 @@ class Entry:
             self.contender.step()
             self.contender.wait()
             self.row.first_step = self.spent + time.perf_counter() - start
-            for _ in range(SETTLING):
+            for _ in range(settling):
                 self.contender.step()
             self.contender.wait()
             self.row.how = self.contender.how
@@ -181,7 +181,7 @@ class Bench:
         start = time.perf_counter()
         for name, mode in wanted:
             if name in WITH_KERNELS:
-                self.started(setup, name, mode, [], ignored)
+                self.started(setup, name, mode, [], told=ignored, settling=0)
                 release()
         self.told(f"{setup}: kernels compiled and loaded: {time.perf_counter() - start:.1f} s")
 
@@ -199,28 +199,32 @@ class Bench:
         alive: list[Entry] = []
         while wanted and (fits(alive) or shared(wanted[0][0], alive)):
             try:
-                alive += self.started(setup, *wanted[0], alive, self.told)
+                alive += self.started(setup, *wanted[0], alive, told=self.told)
             except torch.OutOfMemoryError:  # next time, with more room
                 break
             del wanted[0]
         floors: list[Measured] = []
-        for _ in range(TURNS):
-            if floor:
-                floors.append(floor.measured())
+        for number in range(1, TURNS + 1):
+            floors += [floor.measured()] if floor else []
             alive = [entry for entry in alive if self.turned(entry)]
+            times = [f"{entry.row.label} {1e3 * entry.times[-1]:.2f}" for entry in alive]
+            times += [f"floor {1e3 * floors[-1].total:.2f}"] if floors else []
+            self.told(f"{setup}, turn {number} of {TURNS}, ms: {'; '.join(times)}")
         rows = [entry.finished(floors) for entry in alive]
         alive.clear()
         release()
         return rows
 
-    def started(self, setup: str, name: str, mode: Mode | None, alive: list[Entry], told: Told) -> list[Entry]:
+    def started(
+        self, setup: str, name: str, mode: Mode | None, alive: list[Entry], *, told: Told, settling: int = SETTLING
+    ) -> list[Entry]:
         """The contender after its first steps; none where it fails.
 
         Raises OutOfMemoryError if it does not fit beside those that are alive.
         """
         try:
             entry = entered(setup, name, mode, alive, self.device)
-            entry.start()
+            entry.start(settling)
         except torch.OutOfMemoryError as error:
             if alive:
                 raise

@@ -61,7 +61,7 @@ TRAPS = {
     "llama": Trap("Llama's casting: round, then multiply", ("rms_norm",), checks.casting("llama")),
     "gemma": Trap("Gemma's casting: (1 + w) in fp32", ("rms_norm in gemma's casting",), checks.casting("gemma")),
     "odd-lengths": Trap("lengths that are no multiple of 128", ("attention",), checks.odd_lengths, needs_gpu=True),
-    "sources": Trap("autotuners that rerun a kernel; make_block_ptr", ("rms_norm",), compiled_checks.sources),
+    "sources": Trap("autotuners that rerun a kernel; make_block_ptr", ALL, compiled_checks.sources),
 }
 
 
@@ -76,14 +76,14 @@ class Row:
     details: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def verdict(trap: Trap, operation: Operation, provider: str, device: torch.device) -> tuple[str, str]:
-    """What comes of it, and in what way."""
+def verdict(trap: Trap, name: str, operation: Operation, provider: str, device: torch.device) -> tuple[str, str]:
+    """What comes of a trap and the operation of that name, and in what way."""
     way = operation.way(provider)
     if way is None:
         return "–", "not there"
     torch.manual_seed(0)
     try:
-        trap.check(Tried(operation, way, provider, device))
+        trap.check(Tried(name, operation, way, provider, device))
     except Skipped as reason:
         return "–", str(reason)
     except Fallen as fault:
@@ -101,7 +101,9 @@ def tried(names: list[str], providers: list[str], told: Told) -> Iterator[Row]:
         for operation in trap.operations:
             row = Row(name, operation)
             for provider in providers:
-                row.verdicts[provider], row.details[provider] = verdict(trap, known[operation], provider, device)
+                row.verdicts[provider], row.details[provider] = verdict(
+                    trap, operation, known[operation], provider, device
+                )
                 if row.verdicts[provider] in ("falls", "refuses"):
                     told(f"{provider} {row.verdicts[provider]}: {operation}: {row.details[provider]}")
             yield row

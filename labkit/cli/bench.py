@@ -83,7 +83,7 @@ def train(
         ),
     ] = "labkit,compile,compile-captured,liger,torch-eager,torch",
     mode: Annotated[str, typer.Option(metavar="MODE,…", help="Of exact, fast: labkit's own.")] = "exact,fast",
-    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Of each turn; all take turns.")] = 0.25,
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Of each turn; all take turns.")] = 0.15,
     save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,

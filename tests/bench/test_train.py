@@ -7,7 +7,7 @@ import torch
 
 from labkit.bench import train
 from labkit.bench.contender import Masters
-from labkit.bench.floor import passes
+from labkit.bench.floor import Measured, passes
 from labkit.bench.llama import Llama
 from labkit.bench.peers import Missing
 from labkit.bench.setups import SETUPS, Setup, Sizes
@@ -44,6 +44,48 @@ def test_a_row_tells_speed_first_step_and_the_best_peer(told: list[str]) -> None
         assert row.label in train.line(row)
     assert theirs.beside_best == 1
     assert ours.beside_best == pytest.approx(theirs.seconds / ours.seconds)
+
+
+class Steady:
+    """A floor that is the same in every turn."""
+
+    def measured(self) -> Measured:
+        return Measured(products=0.5e-3, attention=0.25e-3, copies=0.25e-3)
+
+
+def test_a_step_stands_beside_the_floor_of_its_turns(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "floor", lambda *_: Steady())
+    (row,) = bench(["labkit-eager"], told)
+    assert (row.floor, row.parts) == (1e-3, {"products": 0.5e-3, "attention": 0.25e-3, "copies": 0.25e-3})
+    assert row.above_floor == pytest.approx(row.seconds / 1e-3)
+    assert f"{row.above_floor:8.3f}" in train.line(row)
+    assert sum("; floor 1.00" in line for line in told) == train.TURNS
+
+
+def test_what_does_not_fit_comes_in_another_round(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "floor", lambda *_: Steady())
+    monkeypatch.setattr(train, "fits", lambda alive: not alive)
+    rows = bench(["labkit-eager", "torch-eager"], told)
+    best = rows[0].above_floor
+    assert [(row.name, row.beside_best) for row in rows] == [
+        ("torch-eager", 1.0),
+        ("labkit-eager", pytest.approx(best / rows[1].above_floor)),
+    ]
+    assert [line for line in told if "turn 1" in line and "; floor" in line][1].count("eager") == 1
+
+
+def test_memory_that_others_fill_is_no_failure(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    build = train.PEERS["torch-eager"].build
+
+    def crowded(self: Any) -> None:
+        if any("labkit-eager" in line for line in told) and not any("turn" in line for line in told):
+            raise torch.OutOfMemoryError("full")
+        build(self)
+
+    monkeypatch.setattr(train, "CONTENDERS", ("labkit-eager", "torch-eager"))
+    monkeypatch.setattr(train.PEERS["torch-eager"], "build", crowded)
+    assert [row.name for row in bench(["labkit-eager", "torch-eager"], told)] == ["labkit-eager", "torch-eager"]
+    assert not any("left out" in line for line in told)
 
 
 def test_contenders_of_another_round_are_compared_by_the_floor() -> None:

@@ -28,9 +28,13 @@ def cases() -> list[Any]:
     ]
 
 
+def judged(name: str, operation: str, provider: str, device: torch.device) -> tuple[str, str]:
+    return verdict(TRAPS[name], operation, OPERATIONS[operation], provider, device)
+
+
 @pytest.mark.parametrize(("name", "operation"), cases())
 def test_labkit_falls_for_no_trap(device: torch.device, name: str, operation: str) -> None:
-    found = verdict(TRAPS[name], OPERATIONS[operation], "labkit", device)
+    found = judged(name, operation, "labkit", device)
     assert found[0] == "passes" or (name == "offsets" and found[1].startswith("needs")), found
 
 
@@ -43,7 +47,7 @@ TORCH_FALLS = {
 
 def test_torch_falls_for_what_it_is_known_to() -> None:
     found = {
-        (name, operation): verdict(trap, OPERATIONS[operation], "torch", CPU)
+        (name, operation): judged(name, operation, "torch", CPU)
         for name, trap in TRAPS.items()
         for operation in trap.operations
         if not trap.needs_gpu
@@ -58,7 +62,7 @@ def test_torch_falls_for_what_it_is_known_to() -> None:
 @pytest.mark.parametrize("name", [name for name, trap in TRAPS.items() if trap.check is not checks.far_offsets])
 def test_everybody_s_operations_are_judged(name: str, provider: str) -> None:
     for operation in TRAPS[name].operations:
-        outcome, detail = verdict(TRAPS[name], OPERATIONS[operation], provider, torch.device("cuda"))
+        outcome, detail = judged(name, operation, provider, torch.device("cuda"))
         assert outcome == "passes" or detail
 
 
@@ -97,7 +101,7 @@ class Careless(torch.autograd.Function):
 @pytest.mark.parametrize("mistake", ["row-scales", "bf16-sums", "same-bits", "hidden-writes", "stride-0", "twice"])
 def test_a_norm_with_a_mistake_falls_for_its_trap(mistake: str) -> None:
     made = Operation(OPERATIONS["rms_norm"].inputs, {"careless": careless(mistake), "torch": rms}, 1)
-    outcome, detail = verdict(TRAPS[mistake], made, "careless", CPU)
+    outcome, detail = verdict(TRAPS[mistake], "rms_norm", made, "careless", CPU)
     assert outcome == "falls", detail
 
 
@@ -117,7 +121,7 @@ def careless(mistake: str) -> Callable[..., Tensor]:
 def test_a_loss_with_a_mistake_falls_for_its_trap(name: str, way: Callable[..., Tensor]) -> None:
     given = OPERATIONS["cross_entropy"]
     made = given._replace(ways={"careless": way, "torch": given.ways["torch"]})
-    outcome, detail = verdict(TRAPS[name], made, "careless", CPU)
+    outcome, detail = verdict(TRAPS[name], "cross_entropy", made, "careless", CPU)
     assert outcome == "falls", detail
 
 
@@ -126,8 +130,8 @@ def test_an_error_is_a_refusal_and_a_missing_operation_is_none() -> None:
         raise ValueError("no such width")
 
     made = OPERATIONS["rms_norm"]._replace(ways={"failing": failing, "torch": rms})
-    assert verdict(TRAPS["odd-rows"], made, "failing", CPU) == ("refuses", "ValueError: no such width")
-    assert verdict(TRAPS["odd-rows"], made, "labkit", CPU) == ("–", "not there")
+    assert verdict(TRAPS["odd-rows"], "rms_norm", made, "failing", CPU) == ("refuses", "ValueError: no such width")
+    assert verdict(TRAPS["odd-rows"], "rms_norm", made, "labkit", CPU) == ("–", "not there")
 
 
 def test_a_result_that_is_not_finite_or_of_another_shape_is_wrong() -> None:
