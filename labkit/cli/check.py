@@ -6,7 +6,7 @@ import typer
 
 from labkit.cli.application import FAILED, answering, app, write_json
 from labkit.cli.asked import asked_for, checked, experiment_in
-from labkit.cli.options import AsJson, Baseline, Debug, Device, File, Sets
+from labkit.cli.options import AsJson, Baseline, Debug, Device, File, Only, Sets
 
 check = typer.Typer(
     help="Check what an experiment relies on; exit code 1 where it does not hold.", no_args_is_help=True
@@ -50,4 +50,34 @@ def mup(
         else:
             study.show(console, title, found, effort)
         if not found[1].is_flat:
+            raise typer.Exit(FAILED)
+
+
+@check.command()
+def kernels(
+    file: File,
+    *,
+    sets: Sets = None,
+    baseline: Baseline = "",
+    only: Only = None,
+    steps: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="So many steps of training.")] = 500,
+    seeds: Annotated[int, typer.Option(min=2, max=100, metavar="N", help="Initial values of each variant.")] = 2,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Train every variant by labkit's kernels and by torch's operations: do the losses part less than two seeds' do."""
+    with answering(debug) as console:
+        from labkit.study import agreement
+        from labkit.study.editions import edition
+        from labkit.train.twins import Effort
+
+        loaded, name = edition(experiment_in(file), asked_for(baseline, sets, None, None))
+        title, effort = loaded.name if name == "main" else f"{loaded.name}@{name}", Effort(steps, seeds, device)
+        found = agreement.check(console, loaded, agreement.chosen(loaded, only or ()), effort)
+        if as_json:
+            write_json(console, agreement.as_json(title, found, effort))
+        else:
+            agreement.show(console, title, found, effort)
+        if not all(each.agree for each in found.values()):
             raise typer.Exit(FAILED)

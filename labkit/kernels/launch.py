@@ -167,7 +167,7 @@ SETTINGS: dict[str, tuple[tuple[int, Setting], ...]] = {
         (8192, Setting(8192, 8, 1, 3)),
         (16384, Setting(16384, 16, 1, 3)),
     ),
-    "norm_fold": ((ANY, Setting(8192, 4)),),
+    "norm_fold": ((ANY, Setting(16384, 16)),),
     "activation": ((ANY, Setting(2048, 4)),),
     "glu": ((ANY, Setting(1024, 4)),),
     # The rows that all programs hold at a time must fit into the cache, from which they are read a second time.

@@ -17,7 +17,7 @@ from labkit.kernels.gradient import add_product, gathering
 from labkit.kernels.launch import available, jit, multiprocessors, on, once, team, tl
 from labkit.kernels.linear import linear
 
-CHUNKS = 5
+CHUNKS = 4
 """Into so many the rows are cut."""
 LEAST = 1024
 """Rows that a product should have."""

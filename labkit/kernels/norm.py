@@ -26,7 +26,7 @@ Casting = Literal["llama", "gemma"]
 
 WIDEST = 16384
 """A row is held by one program."""
-FOLDED = 16
+FOLDED = 8
 """Features that one program sums the partial rows of."""
 MOST = 4
 """Parts that a kernel adds; what goes beyond is added before it."""

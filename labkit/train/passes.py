@@ -41,7 +41,7 @@ class Passes:
         device = weights.gradient.device
         self.rates = rates_on(device, optimizer, factors, feed.beside[1:2])
         self.total = torch.zeros((), dtype=weights.gradient.dtype, device=device)
-        self.frozen = torch.zeros((), device=device)
+        self.frozen, self.divisor = torch.zeros((), device=device), torch.ones((), device=device)
         self.values = torch.zeros(3, dtype=torch.float64, device=device)
         """(loss, norm, frozen) of the last step."""
 
@@ -67,8 +67,8 @@ class Passes:
     def update(self) -> None:
         """Clip the gradients, move the weights, and leave what was measured in `values`."""
         norm, optimizer = self.weights.norm(), self.optimizer
-        verdict(self.total, norm, self.clip, frozen=self.frozen, divisor=optimizer.grad_scale, values_3=self.values)
-        optimizer.found_inf = self.frozen
+        verdict(self.total, norm, self.clip, frozen=self.frozen, divisor=self.divisor, values_3=self.values)
+        optimizer.grad_scale, optimizer.found_inf = self.divisor, self.frozen
         self.rates.set()
         self.optimizer.step()
         if not self.optimizer.publishes:

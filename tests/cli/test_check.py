@@ -1,15 +1,19 @@
-"""`labkit check mup`: the table, the document, the exit code, and what is refused."""
+"""`labkit check`: the tables, the documents, the exit codes, and what is refused."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 from typer.testing import CliRunner, Result
 
 from labkit.cli import app
 from labkit.components.parametrization import Mup
+from labkit.study import agreement
+from labkit.train.twins import Twins
 
 Ask = Callable[..., Result]
 QUICK = ("--widths", "16,32,64", "--seeds", "1", "--steps", "2")
@@ -106,3 +110,42 @@ def test_an_optimizer_of_ones_own_without_a_rule_is_refused(ask: Ask, project: P
     answer = ask("mup", file, *QUICK)
     assert answer.exit_code == 2
     assert "optimizer: plain does not say how its learning rate follows the width, which mup" in answer.stderr
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy of what a mask hides
+def test_kernels_stand_beside_their_references(ask: Ask) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("kernels run in Triton's interpreter where there is no GPU")
+    words = ("kernels", "experiments/theta.py", "--steps", 1, "--only", "baseline", "--device", "cpu")
+    told = json.loads(ask(*words, "--json").stdout)
+    assert (told["title"], told["steps"], told["seeds"], list(told["variants"])) == ("theta", 1, 2, ["baseline"])
+    found = told["variants"]["baseline"]
+    assert found["agree"]
+    assert found["difference"] < 1e-3 < found["spread"]
+    assert found["kernels"] == pytest.approx(found["references"], abs=1e-3)
+
+
+def test_kernels_that_part_are_exit_code_1(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    parted = Twins(kernels=2.0, references=1.0, difference=math.nan, spread=0.1)
+    monkeypatch.setattr(agreement, "twins", lambda *arguments: parted)
+    monkeypatch.setattr(agreement, "on_device", lambda device: "triton")
+    answer = ask("kernels", "experiments/theta.py", "--only", "baseline")
+    assert answer.exit_code == 1
+    assert "baseline: the kernels change more than a seed of the initial values does" in answer.stdout
+    told = json.loads(ask("kernels", "experiments/theta.py", "--only", "baseline", "--json").stdout)
+    assert told["variants"]["baseline"]["difference"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--only", "bseline"), "--only bseline: no such variant. Did you mean 'baseline'?"),
+        (("--seeds", "1"), "--seeds"),
+        (("--device", "cpu"), "labkit's kernels run on a GPU"),
+    ],
+)
+def test_kernels_cannot_be_checked_without(ask: Ask, monkeypatch, words: tuple[str, ...], said: str) -> None:
+    monkeypatch.setattr(agreement, "on_device", lambda device: "torch")
+    answer = ask("kernels", "experiments/theta.py", *words)
+    assert answer.exit_code == 2
+    assert said in answer.stderr

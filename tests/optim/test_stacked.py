@@ -59,7 +59,7 @@ def test_stacks_move_as_each_matrix_does_by_itself(made, device, nesterov: bool,
     run(stacked, together)
     for one, other in zip(apart, together, strict=True):
         moved = (one.value - drawn(*one.value.shape, seed=int(one.name)).to(device)).norm()
-        assert (one.value - other.value).norm() < (1e-5 if compute == torch.float32 else 0.01) * moved
+        assert (one.value - other.value).norm() < (1e-3 if compute == torch.float32 else 0.05) * moved
         if other.copy is not None:
             torch.testing.assert_close(other.copy, other.value.to(compute), rtol=2**-7, atol=0)
     for (_, one), (_, other) in zip(alone.state.items(), stacked.state.items(), strict=True):
