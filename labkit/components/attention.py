@@ -182,7 +182,7 @@ class SelfAttention(AttentionModule):
     def takes_cudnn(self, length: int) -> bool:
         """Whether cuDNN attends in training, on sequences of that length, in a run that may be fast."""
         scores = self.mixing.scores()
-        return self.is_packed and scores is not None and cudnn_is_faster((self.head_dim,) * 2, length, scores)
+        return self.is_packed and scores is not None and cudnn_is_faster(self.head_dim, length, scores)
 
     def heads(self, x_BTD: Tensor, offset: int = 0) -> Heads:
         return self.parted(self.qkv(x_BTD), offset)

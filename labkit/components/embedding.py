@@ -1,7 +1,7 @@
 """From tokens to vectors, and from vectors to logits."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -86,13 +86,13 @@ class HeadModule(nn.Module):
         logits_BTV = linear(hidden_BTD.to(weight.dtype), weight, bias)
         return logits_BTV if self.cap is None else capped(logits_BTV, self.cap)
 
-    def losses(self, hidden_ND: Tensor, weights_VD: Tensor, targets_N: Tensor, **options: float) -> Tensor:
+    def losses(self, hidden_ND: Tensor, weights_VD: Tensor, targets_N: Tensor, **options: Any) -> Tensor:
         """Of the logits, as `cross_entropy` has them; these are never all in memory where that is too small."""
         weight, bias = self.matrix(weights_VD)
         return linear_cross_entropy(hidden_ND, weight, targets_N, bias=bias, softcap=self.cap, **options)
 
 
-def head_losses(head: nn.Module, hidden_ND: Tensor, weights_VD: Tensor, targets_N: Tensor, **options: float) -> Tensor:
+def head_losses(head: nn.Module, hidden_ND: Tensor, weights_VD: Tensor, targets_N: Tensor, **options: Any) -> Tensor:
     """What `HeadModule.losses` gives, with any module for the head."""
     if isinstance(head, HeadModule):
         return head.losses(hidden_ND, weights_VD, targets_N, **options)

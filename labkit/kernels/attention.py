@@ -230,7 +230,7 @@ def attend_packed(
         qkv_BTN = copy_BTHD.flatten(2)
     is_given = torch.is_grad_enabled() and ((qkv_BTN.is_leaf and qkv_BTN.requires_grad) or qkv_BTN._is_view())
     overwrite = overwrite and rotation is not None and not is_given
-    if cudnn.cudnn_is_faster((whole_BTHD.shape[3],) * 2, whole_BTHD.shape[1], scores) and qkv_BTN.itemsize == 2:
+    if cudnn.cudnn_is_faster(whole_BTHD.shape[3], whole_BTHD.shape[1], scores) and qkv_BTN.itemsize == 2:
         return _AttendCudnn.apply(qkv_BTN, heads, scores.scale, rotation, overwrite)[0]
     return _AttendPacked.apply(qkv_BTN, scores.sinks, heads, scores, rotation, overwrite)[0]
 

@@ -17,12 +17,12 @@ FEATURES, SHORTEST, MULTIPLE = 128, 2048, 128
 _ops = torch.ops.aten
 
 
-def cudnn_is_faster(features: tuple[int, int], length: int, scores: Scores) -> bool:
-    """Whether a run that may be fast lets cuDNN attend, by the features of queries and of values."""
+def cudnn_is_faster(features: int, length: int, scores: Scores) -> bool:
+    """Whether a run that may be fast lets cuDNN attend, by the features of a head."""
     sees_all = scores.window is None or scores.window >= length
     is_plain = sees_all and scores.softcap is None and scores.sinks is None and scores.slopes is None
     is_long = length >= SHORTEST and length % MULTIPLE == 0
-    return is_fast() and is_plain and is_long and features == (FEATURES, FEATURES)
+    return is_fast() and is_plain and is_long and features == FEATURES
 
 
 def forward(q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor, scale: float) -> tuple[Tensor, ...]:

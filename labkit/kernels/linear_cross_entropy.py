@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from labkit.kernels.cross_entropy import cross_entropy, launch_losses
-from labkit.kernels.gradient import add_product, gathering
+from labkit.kernels.gradient import Gathering, add_product, gathering
 from labkit.kernels.launch import available, jit, multiprocessors, on, once, team, tl
 from labkit.kernels.linear import linear
 
@@ -95,13 +95,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, options: dict[str, Any],
-        place: Any,
+        place: Gathering | None,
     ) -> Tensor:  # fmt: skip
         hidden_ND, targets_N = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).contiguous()
         losses_N = hidden.new_empty(len(targets_N), dtype=torch.float32)
         needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         ctx.into = place.into if place is not None and needs_weight else None
-        begins = ctx.into is None or place.begins()
+        begins = place is None or not needs_weight or place.begins()
         sums = _Sums(
             torch.empty_like(hidden_ND) if needs_hidden else None,
             ctx.into if ctx.into is not None or not needs_weight else torch.empty_like(weight, dtype=torch.float32),
