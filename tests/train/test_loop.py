@@ -31,6 +31,7 @@ def test_a_finished_run_has_its_facts_on_record(lab) -> None:
     record = run.record()
     assert record["status"] == "done"
     assert (record["step"], record["steps"], record["tokens"]) == (12, 12, 12 * 4 * 16)
+    assert record["ways"] == {"attention": "torch", "head": "whole"}
     assert (record["device"], record["mode"], record["kernels"], record["precision"]) == (
         "cpu",
         "exact",
