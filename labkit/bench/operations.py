@@ -104,7 +104,8 @@ def labkit_cross_entropy(logits: Tensor, targets: Tensor, *, reduction: str = "n
 
 
 def labkit_head(hidden: Tensor, weight: Tensor) -> Tensor:
-    return kernels.linear_cross_entropy(hidden, weight, targets_of(hidden, len(weight)), scale=1 / len(hidden))[0]
+    targets = targets_of(hidden, len(weight))
+    return kernels.linear_cross_entropy(hidden, weight, targets, scale=1 / max(1, len(hidden)), chunked=True).sum()
 
 
 def head(hidden: Tensor, weight: Tensor) -> Tensor:
