@@ -10,6 +10,7 @@ SIGTERM, SIGINT, a closed input and a `stop` file let it checkpoint after the st
 """
 
 import argparse
+import gc
 import json
 import os
 import signal
@@ -25,6 +26,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, TextIO
 
 import torch
+
+from labkit.train import awake
+
+if __name__ == "__main__":
+    awake.begin(sys.argv)
 
 from labkit.data import prepare
 from labkit.spec import Mistake, ValidationError, explain
@@ -74,6 +80,7 @@ class Worker:
 
     def work(self, paths: "Paths") -> None:
         """Train what is given until told to leave, or until a run needs another worker."""
+        awake.finish()
         self.together = Together(self._room())
         while True:
             self._say_room()
@@ -270,6 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ValidationError as error:
         parser.error(explain(error, Runtime))
     output = sys.stdout
+    gc.freeze()  # what is imported stays: memory is looked through after every run
 
     def answer(line: dict[str, Any]) -> None:
         with suppress(BrokenPipeError):

@@ -12,6 +12,9 @@ from labkit.spec import Mistake
 MIN_CONTEXT = 2
 """The shortest context that a model can have."""
 
+BLOCK = 1024
+"""Windows that are drawn at once."""
+
 PADDING = -100
 """Stands where a window has no token: a target that is not scored."""
 
@@ -28,6 +31,7 @@ class Batches:
         require_window(split, context)
         self.windows = (split.n_tokens - 1) // context
         self._split, self._context, self._batch_size, self._seed = split, context, batch_size, seed
+        self._blocks: dict[int, NDArray[np.int64]] = {}
 
     def train(self, step: int, rank: int = 0, ranks: int = 1) -> NDArray[np.int64]:
         """(rows, context + 1): a rank's slice of the step's batch; the ranks' slices in their order are the batch."""
@@ -41,8 +45,17 @@ class Batches:
 
     def _drawn(self, position: int, count: int) -> NDArray[np.int64]:
         """The windows at `count` positions of the endless sequence of epochs."""
-        epoch, within = divmod(position, self.windows)
-        epochs, places = np.divmod(np.arange(within, within + count), self.windows)
+        first, last = position // BLOCK, (position + max(count, 1) - 1) // BLOCK
+        self._blocks = {block: self._block(block) for block in range(first, last + 1)}
+        drawn = np.concatenate(list(self._blocks.values()))
+        return drawn[position - first * BLOCK :][:count]
+
+    def _block(self, block: int) -> NDArray[np.int64]:
+        """Those at BLOCK positions, which takes as long as to draw a few; kept while they are asked for."""
+        if block in self._blocks:
+            return self._blocks[block]
+        epoch, within = divmod(block * BLOCK, self.windows)
+        epochs, places = np.divmod(np.arange(within, within + BLOCK), self.windows)
         return permuted_each(places, self.windows, self._seed, epoch, epochs)
 
 

@@ -15,15 +15,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 try:
     from triton.runtime import _async_compile as _modes
+    from triton.runtime import driver as _driver
     from triton.runtime.cache import get_cache_manager
     from triton.runtime.jit import JITFunction
 except ImportError:  # there is no Triton, or one that says nothing of what it compiles: then kernels compile one by one
     _modes: Any = None
+    _driver: Any = None
     get_cache_manager: Any = None
     JITFunction: Any = None
 
@@ -77,7 +80,7 @@ class Kiln:
 
     def fire(self) -> None:
         """Have them all. Raises what compiling one of them raises."""
-        in_children([batch.compile for batch in self.batches.values() if batch.is_new])
+        in_children([partial(_whole, batch.compile) for batch in self.batches.values() if batch.is_new])
         for batch in self.batches.values():
             kernel = batch.compile()
             for take in batch.takers:
@@ -139,6 +142,12 @@ def on_disk(key: str) -> bool:
     manager = get_cache_manager(hashlib.sha256(key.encode()).hexdigest())
     folder = getattr(manager, "cache_dir", None)
     return folder is not None and any(Path(folder).glob("*.json"))
+
+
+def _whole(compile_: Compile) -> None:
+    """A kernel, and what launches it, which some Tritons have a C compiler make."""
+    kernel = compile_()
+    _driver.active.launcher_cls(kernel.src, kernel.metadata)
 
 
 PATIENCE = 60.0

@@ -19,7 +19,7 @@ class Gathering(Eager):
     """Goes through the parts without running a kernel."""
 
     def made(self, *parts: Part) -> Made:
-        with only_compiled():
+        with only_compiled(), torch.autograd.set_multithreading_enabled(False):
             for part in parts:
                 part()
         return super().made(*parts)

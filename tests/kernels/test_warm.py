@@ -13,7 +13,9 @@ from labkit.kernels.warm import Cold, Kiln, Warm, in_children
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Triton's cache, whose kernels are texts."""
     monkeypatch.setattr(warm, "on_disk", lambda key: (tmp_path / key).exists())
+    monkeypatch.setattr(warm, "_whole", lambda compile_: compile_())
     return tmp_path
 
 
