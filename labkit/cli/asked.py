@@ -31,8 +31,6 @@ def runtime_for(**fields: Any) -> "Runtime":
     """A runtime of its fields, which are the options' names."""
     from labkit.train.run import Runtime
 
-    if (asked := fields.get("side_by_side", "auto")).isdecimal():
-        fields["side_by_side"] = int(asked)
     return checked(Runtime, **fields)
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from labkit.data import DataSpec, Tokenizer
 from labkit.data.further import Sets
@@ -29,6 +29,14 @@ def known_device(name: str) -> str:
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
         raise ValueError(f"unknown device {name!r}; write auto, cpu, cuda or cuda:0")
     return name
+
+
+def number_or_auto(value: Any) -> Any:
+    """How many runs go side by side, also as it is typed. Raises ValueError for what is no such number."""
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if number != "auto" and not (type(number) is int and 1 <= number <= MOST_SIDE_BY_SIDE):
+        raise ValueError(f"{value!r} is no number of runs; write auto, or 1 to {MOST_SIDE_BY_SIDE}")
+    return number
 
 
 class Seed(Spec):
@@ -174,7 +182,7 @@ class Runtime(Spec):
     """Time between checkpoints; more where writing one takes over a twentieth of it."""
     threads: Annotated[int, Field(gt=0, le=4096)] = 1
     """Of the CPU, for one worker."""
-    side_by_side: Literal["auto"] | Annotated[int, Field(gt=0, le=MOST_SIDE_BY_SIDE)] = "auto"
+    side_by_side: Annotated[int | Literal["auto"], BeforeValidator(number_or_auto)] = "auto"
     """How many runs a worker trains at once, each to the same bits as alone; auto: as many as a GPU is faster with."""
 
     def rows(self, batch_size: int) -> int:

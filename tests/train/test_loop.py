@@ -249,3 +249,12 @@ def test_a_runtime_that_does_not_fit_is_refused_before_anything_is_written(lab) 
 def test_the_record_is_plain_json_without_nan(lab) -> None:
     run = lab.train()
     json.loads((run.path / "record.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_a_resumed_run_may_have_other_neighbours_and_be_the_same_bit_for_bit(lab) -> None:
+    run = lab.train(should_stop=after(6))
+    lab.train(run=run, side_by_side=3, checkpoint_seconds=5)
+    assert (run.record()["notes"], run.record()["side_by_side"]) == ([], 1)
+    other = lab.train(should_stop=after(6))
+    lab.train(run=other, micro_batch=2)
+    assert other.record()["notes"] == ["resumed with another runtime: not bit for bit an uninterrupted run"]

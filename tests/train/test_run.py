@@ -158,3 +158,14 @@ def test_a_runtime_beyond_any_machine_is_refused(field: str) -> None:
 def test_values_that_cannot_work_are_refused(lab, changes: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         lab.spec.patched(changes)
+
+
+@pytest.mark.parametrize(("asked", "taken"), [("auto", "auto"), (3, 3), ("3", 3)])
+def test_how_many_go_side_by_side_may_be_typed(asked: object, taken: object) -> None:
+    assert Runtime.from_json({"side_by_side": asked}).side_by_side == taken
+
+
+@pytest.mark.parametrize("asked", [0, 9, "many", True, 1.5])
+def test_what_is_no_number_of_runs_is_refused_with_those_that_are(asked: object) -> None:
+    with pytest.raises(ValidationError, match="write auto, or 1 to 8"):
+        Runtime.from_json({"side_by_side": asked})
