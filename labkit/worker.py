@@ -161,17 +161,20 @@ class Worker:
             if not run.spec():
                 return {"status": "failed", "error": f"{run.path}: no run is planned there"}
             with run.lock():
-                record = run.record()
-                if record["status"] in FINISHED:
-                    return {"status": record["status"]}
-                if self.sources not in (None, record.get("sources", {})):
-                    return {"status": "reload"}
-                with run.console_log.open("a", buffering=1) as log:
-                    return (yield from each_in(self.train(trained, record), lambda: in_place(log, trained.lane)))
+                return (yield from self.take_locked(trained))
         except Busy:
             return {"status": "busy"}
-        except Damaged as damaged:
-            return {"status": "failed", "error": str(damaged)}
+        except (Damaged, OSError) as error:  # where nothing can be put on record
+            return {"status": "failed", "error": in_a_line(error)}
+
+    def take_locked(self, trained: Trained) -> Turns[Told]:
+        run, record = trained.run, trained.run.record()
+        if record["status"] in FINISHED:
+            return {"status": record["status"]}
+        if self.sources not in (None, record.get("sources", {})):
+            return {"status": "reload"}
+        with run.console_log.open("a", buffering=1) as log:
+            return (yield from each_in(self.train(trained, record), lambda: in_place(log, trained.lane)))
 
     def train(self, trained: Trained, record: dict[str, Any]) -> Turns[Told]:
         """Train a run that is locked; whatever goes wrong in it is put on its record."""
@@ -277,8 +280,6 @@ def main(arguments: list[str] | None = None) -> int:
     except ValidationError as error:
         parser.error(explain(error, Runtime))
     output = sys.stdout
-    gc.freeze()  # what is imported stays: memory is looked through after every run
-
     def answer(line: dict[str, Any]) -> None:
         with suppress(BrokenPipeError):
             print(json.dumps(line), file=output, flush=True)
@@ -288,7 +289,9 @@ def main(arguments: list[str] | None = None) -> int:
     leave = paths.end if isinstance(paths, Input) else worker.leaving.set
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leave())
+    gc.freeze()  # what is imported stays, and need not be looked through after every run
     worker.work(paths)
+    gc.unfreeze()
     return 0
 
 

@@ -12,8 +12,10 @@ import torch
 from labkit.train.run import MOST_SIDE_BY_SIDE
 from labkit.train.turns import Turn
 
-SECONDS = 0.5
-"""Of undisturbed training that one number of runs is judged by."""
+SECONDS, WINDOWS = 0.2, 3
+"""Of undisturbed training, so many times, that one number of runs is judged by: the fastest counts, for whatever slows
+one down is not the GPU.
+"""
 GAIN = 1.05
 """By how much twice as many runs must raise the tokens per second."""
 SETTLING = 6
@@ -68,6 +70,7 @@ class MeasuredRoom(Room):
         self.rates: dict[int, float] = {}
         """Tokens per second by the number of runs."""
         self.most = MOST_SIDE_BY_SIDE
+        self.windows: list[float] = []
         self.tokens, self.seconds = 0, 0.0
         self.stretch = Stretch()
 
@@ -108,18 +111,23 @@ class MeasuredRoom(Room):
             stretch.tokens += tokens
 
     def _judge(self, memory: int) -> None:
+        """Take one more window; the last of them decides."""
+        settled = self.stretch
         self.stir()
-        count = self.at_once
-        self.rates[count] = self.tokens / self.seconds
+        self.windows.append(self.tokens / self.seconds)
         self.tokens, self.seconds = 0, 0.0
+        self.stretch = Stretch(settled.turns, 0, settled.now, settled.now)
+        if len(self.windows) == WINDOWS:
+            self._decide(memory)
+
+    def _decide(self, memory: int) -> None:
+        count, self.stretch = self.at_once, Stretch()
+        self.rates[count] = max(self.windows)
+        self.windows = []
         if count > 1 and self.rates[count] < GAIN * self.rates[count // 2]:
             self.at_once = count // 2
         elif 2 * count <= self.most and count * SPARE * memory <= free(self.device):
             self.at_once = 2 * count
-
-    def __str__(self) -> str:
-        """``1: 2.31M, 2: 3.02M tokens a second``"""
-        return ", ".join(f"{count}: {rate / 1e6:.2f}M" for count, rate in self.rates.items()) + " tokens a second"
 
 
 def free(device: torch.device) -> int:
