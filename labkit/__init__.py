@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from labkit.spec import Mistake as Mistake
     from labkit.spec import Number as Number
     from labkit.spec import Spec as Spec
+    from labkit.study.driving import report_experiment as report_experiment
+    from labkit.study.driving import run_experiment as run_experiment
     from labkit.study.experiment import Experiment as Experiment
     from labkit.study.experiment import cross as cross
     from labkit.study.experiment import vary as vary
@@ -58,6 +60,7 @@ _HOMES = {
     "labkit.optim.optimizer": "Optimizer",
     "labkit.optim.schedule": "Schedule",
     "labkit.train.run": "Budget Evaluation RunSpec Seed",
+    "labkit.study.driving": "report_experiment run_experiment",
     "labkit.study.experiment": "Experiment cross vary",
     "labkit.study.frames": "results",
 }

@@ -8,12 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import labkit
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
 from labkit.study.names import at, brief, is_safe, named, safe
 from labkit.study.sizes import by_rule, place_of, sizes_of
 from labkit.train.run import RunSpec
+
+if TYPE_CHECKING:
+    from labkit.study.driving import Page
+    from labkit.study.frames import Results
 
 MATCHES = ("none", "params", "non_embedding", "active_params", "flops")
 
@@ -240,6 +245,14 @@ class Experiment:
         """The same comparison over the first `count` seeds, going on upwards where there are fewer."""
         more = range(max(self.seed_list) + 1, max(self.seed_list) + 1 + count)
         return replace(self, seeds=(*self.seed_list, *more)[:count])
+
+    def run(self, name: str = "", **options: Any) -> "Results":
+        """Train what is missing and give the results; `labkit.run_experiment` has the options."""
+        return labkit.run_experiment(self, name, **options)
+
+    def report(self, name: str = "", **options: Any) -> "Page":
+        """Write the report of what is on record; see `labkit.report_experiment`."""
+        return labkit.report_experiment(self, name, **options)
 
     def _named(self) -> Iterator[tuple[str, Changes]]:
         if isinstance(self.variants, Vary | Cross):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.report.arms import Arm
 from labkit.report.comparison import Comparison, compare
+from labkit.report.excerpt import excerpt
 from labkit.report.words import shown
 from labkit.study.finding import edition_of
 
@@ -27,6 +28,9 @@ class Results:
     """Three frames; losses are in nats, speeds in tokens per second."""
 
     comparison: Comparison
+
+    def _repr_html_(self) -> str:
+        return excerpt(self.comparison)
 
     @cached_property
     def arms(self) -> "DataFrame":

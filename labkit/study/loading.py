@@ -36,10 +36,21 @@ class Loaded:
     """The project: what is on sys.path."""
     question: str
     hypothesis: str
+    called: str = ""
+    """Its name where it is in no file; `file` then only says where it was made."""
 
     @property
     def name(self) -> str:
-        return experiment_name(self.file)
+        return self.called or experiment_name(self.file)
+
+    @property
+    def is_file(self) -> bool:
+        return not self.called
+
+    @property
+    def sources(self) -> list[Path]:
+        """The user's own files that it needs: its own, and the local modules that are imported by now."""
+        return source.imported_sources(self.root, *([self.file] if self.is_file else []))
 
     @property
     def base(self) -> Path:
@@ -49,10 +60,15 @@ class Loaded:
 
 def load(path: Path) -> Loaded:
     """The experiment in a file. Raises Mistake for all that is wrong with it."""
-    module, root = module_of(path)
+    module, _ = module_of(path)
     with faults_of(path):
         experiment = _experiment(module)
-    loaded = Loaded(experiment, path.resolve(), root, *_question(module.__doc__ or ""))
+    return loaded_from(experiment, path, module.__doc__ or "")
+
+
+def loaded_from(experiment: Experiment, path: Path, docstring: str) -> Loaded:
+    """An experiment of a file, whose docstring has the question. Raises Mistake for a name that labkit needs."""
+    loaded = Loaded(experiment, path.resolve(), project_root(path), *_question(docstring))
     if loaded.name in RESERVED:
         raise Mistake(f"{path}: labkit keeps something of its own at runs/{loaded.name}; give the file another name")
     return loaded

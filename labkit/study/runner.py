@@ -26,7 +26,7 @@ from labkit.study.plan import Job, Planner, changed_sources, chosen, jobs_of, ne
 from labkit.study.preparing import prepare_apart
 from labkit.study.tokenizers import Density, check_tokenizers
 from labkit.study.watch import Watch
-from labkit.tracking import mlflow, source
+from labkit.tracking import mlflow
 from labkit.tracking.console import Console
 from labkit.tracking.record import FINISHED, Busy, Edition
 from labkit.train.run import Runtime
@@ -66,8 +66,7 @@ class Runner:
         for arm in self.arms:
             _check_rows(options.runtime, arm)
         self.jobs = chosen(jobs_of(self.arms, self.experiment.seed_list, self.edition), options.only)
-        files = source.imported_sources(loaded.root, loaded.file)
-        self.planner = Planner(loaded, self.edition, files)
+        self.planner = Planner(loaded, self.edition, loaded.sources)
         self.sources = self.planner.hashes()
         self.stores: dict[str, Store] = {}
         self.again: set[Job] = set()

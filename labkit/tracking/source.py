@@ -65,9 +65,9 @@ def _hidden_by(name: str, root: Path) -> str:
     return f"the installed {found.origin}" if found is not None and found.origin else ""
 
 
-def imported_sources(root: Path, file: Path) -> list[Path]:
-    """The file and every module below `root` that is imported by now, apart from installed packages and labkit."""
-    root, found = root.resolve(), {file.resolve()}
+def imported_sources(root: Path, *files: Path) -> list[Path]:
+    """The files and every module below `root` that is imported by now, apart from installed packages and labkit."""
+    root, found = root.resolve(), {file.resolve() for file in files}
     for module in list(sys.modules.values()):
         path = Path(getattr(module, "__file__", None) or "")
         if path.is_absolute() and path.suffix == ".py" and _is_own(path.resolve(), root):

@@ -1,0 +1,131 @@
+"""Experiments run from Python: from a notebook's cell, a script, or a prompt.
+
+A run keeps the source that it came from. Of an experiment that a file defines that is the file with the local modules
+that it imports, as on the command line. A notebook's cells are no file that a worker could load: there the local
+modules are kept that are imported by then, so that everything an experiment is made of has to come from labkit or from
+such a module. Specs are data, and travel whole.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from labkit.report import files
+from labkit.report.comparison import Comparison
+from labkit.report.excerpt import framed
+from labkit.spec import Choice, Mistake, Spec
+from labkit.study.experiment import Experiment
+from labkit.study.finding import project_root
+from labkit.study.frames import Results
+from labkit.study.loading import Loaded, loaded_from
+from labkit.study.names import brief, is_safe
+from labkit.study.runner import Options, Runner
+from labkit.tracking.console import Console
+from labkit.tracking.record import Edition
+from labkit.train.run import Runtime
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report that was written."""
+
+    path: Path
+    comparison: Comparison
+
+    def _repr_html_(self) -> str:
+        return framed(self.path.read_text(encoding="utf-8"))
+
+
+def run_experiment(
+    experiment: Experiment,
+    name: str = "",
+    *,
+    runs: str | Path | None = None,
+    only: Sequence[str] = (),
+    workers: int = 0,
+    fresh: bool = False,
+    runtime: Runtime | None = None,
+) -> Results:
+    """Train what is missing of an experiment, as `labkit run` does, and give its results, which a notebook shows.
+
+    `name` is what it is called on disk: of an experiment in a file the file's, and needed for one that is in none.
+    `runs` is the folder of the runs, the project's unless given. Ctrl-C saves the runs. Raises Mistake.
+    """
+    _refuse_in_worker()
+    loaded = placed(experiment, name)
+    command = f"labkit run {loaded.file}" if loaded.is_file else f"experiment.run({name!r}), in Python"
+    folder = Path(runs) if runs else loaded.root / "runs"
+    options = Options(folder, runtime or Runtime(), command, only, workers, fresh)
+    runner = Runner(loaded, "main", options, Console())
+    if runner.run().interrupted:
+        raise KeyboardInterrupt
+    return Results(files.write(runner.edition))
+
+
+def report_experiment(experiment: Experiment, name: str = "", *, runs: str | Path | None = None) -> Page:
+    """Write the report of what is on record of an experiment, finished or not; a notebook shows the page.
+
+    Raises Mistake where nothing has been run.
+    """
+    loaded = placed(experiment, name)
+    edition = Edition((Path(runs) if runs else loaded.root / "runs").absolute() / loaded.name / "main")
+    if not edition.description():
+        raise Mistake(f"{loaded.name}: nothing is on record in {edition.path.parents[1]}; experiment.run() comes first")
+    return Page(edition.path / files.PAGE, files.write(edition))
+
+
+def placed(experiment: Experiment, name: str = "") -> Loaded:
+    """An experiment with its name and the file that defines it, where one does.
+
+    Raises Mistake for one in no file without a name, or whose components are.
+    """
+    module = _module_of(experiment) if not name else None
+    if module is not None:
+        return loaded_from(experiment, Path(str(module.__file__)), module.__doc__ or "")
+    if not name or not is_safe(name):
+        got = f"{brief(name)} is no name for a folder" if name else "it is in no file"
+        raise Mistake(f"experiment.run: {got}; call it, as in experiment.run('swiglu'), or write it into a file")
+    for path, part in _own_parts(experiment):
+        place = f"{path}: {type(part).__name__} is defined in this notebook, which no worker can load"
+        raise Mistake(f"{place}; write it into a file, such as experiments/parts.py, and import it from there")
+    here = Path.cwd()
+    return Loaded(experiment, here / f"{name}.ipynb", project_root(here / "-"), "", "", called=name)
+
+
+def _module_of(experiment: Experiment) -> ModuleType | None:
+    """The module of a file that the experiment is in, the one that is imported before the one that is run."""
+    found = [
+        module
+        for module in list(sys.modules.values())
+        if str(getattr(module, "__file__", None) or "").endswith(".py")
+        and any(value is experiment for value in list(vars(module).values()))
+    ]
+    return min(found, key=lambda module: module.__name__ == "__main__", default=None)
+
+
+def _own_parts(experiment: Experiment) -> Iterator[tuple[str, Choice]]:
+    """Components whose class is in no file, with where they stand."""
+    if getattr(sys.modules["__main__"], "__file__", None):
+        return
+    for arm in experiment.arms:
+        for path, part in _parts(arm.spec, ""):
+            if type(part).__module__ == "__main__":
+                yield path, part
+
+
+def _parts(tree: Any, path: str) -> Iterator[tuple[str, Choice]]:
+    if isinstance(tree, Choice):
+        yield path, tree
+    if isinstance(tree, Spec):
+        for name, value in tree:
+            yield from _parts(value, f"{path}.{name}" if path else name)
+
+
+def _refuse_in_worker() -> None:
+    """Raise Mistake where a worker loads a script that runs its experiment as it is loaded."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    if main is not None and main.name == "labkit.worker":
+        raise Mistake("experiment.run() stands where a worker runs it too; put it under  if __name__ == '__main__':")

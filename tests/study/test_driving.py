@@ -1,0 +1,111 @@
+"""Experiments run from Python: which source is kept, what a notebook sees, and what cannot be."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from torch import nn
+
+from labkit import Experiment, Norm, Place
+from labkit.spec import Mistake
+from labkit.study import driving
+from labkit.study.driving import placed
+from labkit.study.loading import load
+from labkit.tracking.record import Edition
+
+SCRIPT = """
+from experiments.theta import experiment
+from labkit import results
+
+found = experiment.first_seeds(1).run("mine", workers=1, only=["baseline", "theta=1000"])
+assert list(found.arms.index) == ["baseline", "theta=1000", "theta=500000"], found.arms
+assert found.runs["status"].eq("done").all()
+assert "<table>" in found._repr_html_() and "theta=1000" in found._repr_html_()
+page = experiment.first_seeds(1).report("mine")
+assert page.path.exists() and page._repr_html_().startswith("<iframe srcdoc=")
+assert results("mine").comparison.hash == found.comparison.hash
+"""
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch, project: Path) -> types.ModuleType:
+    """A __main__ that no file holds."""
+    monkeypatch.chdir(project)
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    return main
+
+
+def test_an_experiment_of_a_file_keeps_its_name_its_question_and_its_source(
+    project: Path, notebook: types.ModuleType
+) -> None:
+    loaded = load(project / "experiments" / "theta.py")
+    notebook.experiment = loaded.experiment  # as `from experiments.theta import experiment` leaves it
+    found = placed(loaded.experiment)
+    assert found == loaded
+    assert {file.name for file in found.sources} == {"theta.py", "baselines.py"}
+
+
+def test_an_experiment_of_a_cell_is_called_something_and_keeps_the_modules_that_it_imports(
+    project: Path, notebook: types.ModuleType
+) -> None:
+    notebook.mine = replace(load(project / "experiments" / "theta.py").experiment, seeds=1)
+    with pytest.raises(Mistake, match="it is in no file; call it, as in"):
+        placed(notebook.mine)
+    with pytest.raises(Mistake, match=r"'a/b' is no name for a folder"):
+        placed(notebook.mine, "a/b")
+    found = placed(notebook.mine, "mine")
+    assert (found.name, found.root, found.base) == ("mine", project, project)
+    assert "baselines.py" in {file.name for file in found.sources}
+    assert not any(file.suffix == ".ipynb" for file in found.sources)
+
+
+def test_a_component_of_a_cell_is_refused_with_its_place(project: Path, notebook: types.ModuleType) -> None:
+    class Celled(Norm):
+        """x."""
+
+        kind: Literal["celled"] = "celled"
+
+        def build(self, width: int, place: Place) -> nn.Module:
+            return nn.Identity()
+
+    Celled.__module__ = "__main__"
+    base = load(project / "experiments" / "theta.py").experiment.baseline
+    fields: dict[str, Any] = {"seeds": 1, "metric": "val/loss", "match": "none"}
+    mine = Experiment(baseline=base, variants={"celled": {"model.norm": Celled()}}, **fields)
+    with pytest.raises(
+        Mistake, match=r"model.norm: Celled is defined in this notebook, which no worker can load; .*file"
+    ):
+        placed(mine, "mine")
+
+
+def test_a_script_that_a_worker_loads_does_not_run_itself(
+    project: Path, notebook: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook, "__spec__", types.SimpleNamespace(name="labkit.worker"))
+    with pytest.raises(Mistake, match="put it under  if __name__"):
+        driving.run_experiment(load(project / "experiments" / "theta.py").experiment)
+
+
+def test_a_report_before_the_first_run_is_one_message(project: Path, notebook: types.ModuleType) -> None:
+    with pytest.raises(Mistake, match=r"theta: nothing is on record in .*; experiment.run\(\) comes first"):
+        load(project / "experiments" / "theta.py").experiment.report()
+
+
+def test_plain_python_without_a_file_trains_shows_and_reports(project: Path) -> None:
+    """It stands in the folder of experiments, so that relative paths in specs mean what they mean there."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), os.environ.get("PYTHONPATH", "")])}
+    command, here = [sys.executable, "-c", SCRIPT], project / "experiments"
+    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    edition = Edition(project / "runs" / "mine" / "main")
+    assert edition.description()["command"] == "experiment.run('mine'), in Python"
+    (run, *_) = edition.runs()
+    assert set(run.record()["sources"]) == {"experiments/baselines.py", "experiments/theta.py"}
+    assert json.loads((edition.path / "board.json").read_text())["title"] == "mine/verdicts"
