@@ -5,6 +5,7 @@ from labkit.cli import check as check  # each adds its commands, in this order
 from labkit.cli import experiments as experiments
 from labkit.cli import models as models
 from labkit.cli import planning as planning
+from labkit.cli import reports as reports
 from labkit.cli import runs as runs
 from labkit.cli.application import app as app
 from labkit.cli.application import main as main

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -53,8 +53,22 @@ def main() -> None:
     sys.exit(code)
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"labkit {version('labkit-lm')}")
+        raise typer.Exit
+
+
 @app.callback()
-def everywhere(*, debug: Debug = False) -> None:
+def everywhere(
+    *,
+    debug: Debug = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which labkit this is.")
+    ] = False,
+) -> None:
     _State.debug = debug
 
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -58,6 +58,11 @@ class Outcome:
     def shown(self) -> str:
         """Its page in MLflow; empty where MLflow was not told of it."""
         return run_page(self.run)
+
+    @property
+    def data_hash(self) -> str:
+        """Of what it was trained and judged on; empty where the record does not say."""
+        return self.record.get("data", {}).get("hash", "")
 
     def belongs_to(self, variant: str, arm: str) -> bool:
         """Whether it is a run of the variant as it is written now."""
@@ -160,6 +165,10 @@ class Arm:
         """Status -> runs; `missing` are those that nothing is recorded of."""
         counted = Counter(outcome.status for outcome in self.outcomes)
         return dict(counted) | ({"missing": len(self.missing)} if self.missing else {})
+
+    def without(self, runs: Sequence[Outcome]) -> "Arm":
+        """The arm as if these runs were not on record."""
+        return replace(self, outcomes=tuple(run for run in self.outcomes if run not in runs))
 
     @property
     def finals(self) -> dict[int, float]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from labkit.report.analysis import Analysis, Plan, analysed
 from labkit.report.arms import Arm, Outcome, finite
+from labkit.report.datasets import elsewhere
 from labkit.report.footing import footing, header, measured
 from labkit.report.matched import law, summary
 from labkit.report.notes import Note, notes
@@ -40,6 +41,8 @@ class Comparison:
     """What the verdicts rest on."""
     left_out: tuple[Outcome, ...]
     """Runs of variants as they were once written: other fingerprints, so no part of this comparison."""
+    other_data: tuple[Outcome, ...] = ()
+    """Runs of other data than the latest of their kind: what they came to does not compare."""
     charts: str = ""
     """The page of its curves in MLflow; empty where MLflow was not told of it."""
     damaged: tuple[str, ...] = ()
@@ -65,7 +68,15 @@ class Comparison:
     @property
     def notes(self) -> tuple[Note, ...]:
         """What a reader has to know beside the numbers; empty where nothing is in doubt."""
-        return tuple(notes(self.arms, self.match, self.metric, self.left_out, self.damaged))
+        found = notes(
+            self.arms,
+            self.match,
+            self.metric,
+            left_out=self.left_out,
+            damaged=self.damaged,
+            other_data=self.other_data,
+        )
+        return tuple(found)
 
     @cached_property
     def others(self) -> tuple[Other, ...]:
@@ -186,9 +197,11 @@ def compare(edition: Edition) -> Comparison:
     if not told:
         raise Mistake(f"{edition.path}: there is no experiment.json here; run the experiment first")
     recorded = sorted((Outcome(run, run.record()) for run in edition.runs()), key=lambda outcome: outcome.started)
-    recorded_arms = [_arm(fields, told, recorded) for fields in told["arms"]]
+    everything = [_arm(fields, told, recorded) for fields in told["arms"]]
+    other_data = elsewhere(everything)
+    recorded_arms = [arm.without(other_data) for arm in everything]
     arms, analysis = analysed(recorded_arms, told["metric"], Plan.of(told, _elsewhere(edition)))
-    kept = {outcome.run for arm in arms for outcome in arm.outcomes}
+    kept = {outcome.run for arm in everything for outcome in arm.outcomes}
     return Comparison(
         title=edition.title,
         name=edition.name,
@@ -202,6 +215,7 @@ def compare(edition: Edition) -> Comparison:
         arms=arms,
         analysis=analysis,
         left_out=tuple(outcome for outcome in recorded if outcome.run not in kept),
+        other_data=other_data,
         charts=charts_page(edition),
         damaged=tuple(edition.damaged()),
     )

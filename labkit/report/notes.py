@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,13 @@ class Note:
 
 
 def notes(
-    arms: Sequence[Arm], match: str, metric: str, left_out: Sequence[Outcome], damaged: Sequence[str]
+    arms: Sequence[Arm],
+    match: str,
+    metric: str,
+    *,
+    left_out: Sequence[Outcome] = (),
+    damaged: Sequence[str] = (),
+    other_data: Sequence[Outcome] = (),
 ) -> Iterator[Note]:
     """Every note on a comparison: what has no result first, then unequal budgets, then unequal conditions."""
     yield from (Note("damaged", fault) for fault in damaged)
@@ -41,7 +47,7 @@ def notes(
         yield from _diverged(arm)
     for arm in arms:
         yield from _failed(arm)
-    yield from _missing(arms)
+    yield from _missing(arms, other_data)
     yield from _without_metric(arms, metric)
     for arm in arms[1:]:
         yield from _unpaired(arm)
@@ -53,6 +59,7 @@ def notes(
     yield from _sources(arms)
     yield from _recorded(arms)
     yield from _left_out(left_out)
+    yield from _other_data(other_data)
 
 
 def _diverged(arm: Arm) -> Iterator[Note]:
@@ -71,21 +78,21 @@ def _failed(arm: Arm) -> Iterator[Note]:
             yield Note("failed", f"{arm.name} seed {run.seed}: {error}")
 
 
-def _missing(arms: Sequence[Arm]) -> Iterator[Note]:
-    """Runs without a result that may still come; failures have notes of their own."""
-    waiting = [text for arm in arms for text in _waiting(arm)]
+def _missing(arms: Sequence[Arm], other_data: Sequence[Outcome]) -> Iterator[Note]:
+    """Runs without a result that may still come; failures and runs of other data have notes of their own."""
+    known = {(run.record["variant"], run.seed) for run in other_data}
+    waiting = [text for arm in arms for text in _waiting(arm, known)]
     if waiting:
         total = sum(arm.total for arm in arms)
         yield Note("missing", f"{len(waiting)} of {plural(total, 'run')} have no result yet: {_some(waiting)}.")
 
 
-def _waiting(arm: Arm) -> Iterator[str]:
+def _waiting(arm: Arm, known: Collection[tuple[str, int]]) -> Iterator[str]:
     for run in arm.outcomes:
         if run.status not in ("done", "diverged", "failed"):
             step, steps = run.record.get("step", 0), run.record.get("steps", arm.steps)
             yield f"{arm.name} seed {run.seed} ({run.status}, step {step:,} of {steps:,})"
-    if arm.missing:
-        yield from (f"{arm.name} seed {seed}" for seed in arm.missing)
+    yield from (f"{arm.name} seed {seed}" for seed in arm.missing if (arm.name, seed) not in known)
 
 
 def _without_metric(arms: Sequence[Arm], metric: str) -> Iterator[Note]:
@@ -228,3 +235,10 @@ def _left_out(left_out: Sequence[Outcome]) -> Iterator[Note]:
         names = sorted({run.record["variant"] for run in left_out})
         text = f"{plural(len(left_out), 'recorded run')} of other definitions of {_some(names)}"
         yield Note("left out", f"{text}: not of the variants as they are written now, so not compared.")
+
+
+def _other_data(runs: Sequence[Outcome]) -> Iterator[Note]:
+    if runs:
+        names = [f"{run.record['variant']} seed {run.seed} ({run.data_hash[:8]})" for run in runs]
+        text = f"{plural(len(runs), 'run')} of other data than the latest: {_some(names)}"
+        yield Note("left out", f"{text}; not compared, and the same command trains them anew.")

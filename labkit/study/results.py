@@ -19,8 +19,8 @@ def show_comparison(console: Console, comparison: Comparison, page: Path) -> Non
     styles = [STYLES.get(arm.verdict.word, "") for arm in comparison.variants]
     console.say()
     console.table(f"{comparison.title}  {comparison.header}", headers, rows, styles, spare=SPARE, words=headers[-1:])
-    for name, text in comparison.footing:
-        console.show(f"{name:<9} {text}")
+    for line in lines(comparison.footing):
+        console.show(line)
     console.say()
     if comparison.hypothesis:
         console.show(f"Hypothesis: {comparison.hypothesis}")
@@ -30,6 +30,25 @@ def show_comparison(console: Console, comparison: Comparison, page: Path) -> Non
     console.say()
     console.say(f"report  {page}")
     console.say("next    labkit ui", "")
+
+
+SHORT = ("confounds", "diverged", "epochs")
+"""What shares a line, where all of it fits."""
+
+ROOM = 22
+"""Characters that each has for it."""
+
+
+def lines(footing: Sequence[tuple[str, str]]) -> list[str]:
+    """A line a name; ``confounds none     diverged 0 of 25     epochs 0.8`` in one."""
+    short = [f"{name} {text}" for name, text in footing if name in SHORT]
+    if any(len(text) > ROOM for text in short):
+        return [f"{name:<9} {text}" for name, text in footing]
+    found: dict[str, str] = {}
+    for name, text in footing:
+        key = SHORT[0] if name in SHORT else name
+        found[key] = "     ".join(short) if key == SHORT[0] else f"{name:<9} {text}"
+    return list(found.values())
 
 
 STYLES = {"win": "green", "loss": "red"}

@@ -74,10 +74,9 @@ def test_unequal_budgets_are_said_with_what_was_matched(pair) -> None:
 
 def test_runs_of_unequal_conditions_are_named(pair) -> None:
     for seed in range(3):
-        pair.at("5e5", seed).update(device="NVIDIA H200", data={"hash": "beef"})
+        pair.at("5e5", seed).update(device="NVIDIA H200")
     pair.at("1e5", 2).update(mode="fast", versions={"torch": "2.12.0"})
     assert noted(pair) == [
-        ("conditions", "the data differs: d0d0 (6 runs); beef (5e5)."),
         ("conditions", "the mode differs: exact (8 runs); fast (1e5 seed 2)."),
         ("conditions", "the device differs: cpu (6 runs); NVIDIA H200 (5e5)."),
         ("conditions", "the PyTorch version differs: 2.11.0 (8 runs); 2.12.0 (1e5 seed 2)."),
@@ -132,3 +131,20 @@ def test_a_long_list_is_counted(synthetic) -> None:
     experiment = synthetic(seeds=list(range(12)))
     experiment.arm("baseline")
     assert noted(experiment)[0][1].endswith("baseline seed 5, 6 more.")
+
+
+def test_runs_of_other_data_than_the_latest_are_no_part_of_it_and_one_note_says_so(pair) -> None:
+    for seed in range(3):
+        pair.at("5e5", seed).update(data={"hash": "beef" * 4}, started=1.0)
+    found = compare(pair.edition)
+    assert found.arms[2].difference.n == 0
+    assert found.arms[1].difference.n == 3
+    text = "3 runs of other data than the latest: 5e5 seed 0 (beefbeef), 5e5 seed 1 (beefbeef), 5e5 seed 2 (beefbeef)"
+    assert noted(pair) == [("left out", f"{text}; not compared, and the same command trains them anew.")]
+
+
+def test_data_that_an_arm_declares_is_compared(pair) -> None:
+    pair.arm("5e5", changes={"tokenizer": ["byte", "bpe(512)"]})
+    for seed in range(3):
+        pair.at("5e5", seed).update(data={"hash": "beef"})
+    assert compare(pair.edition).arms[2].difference.n == 3

@@ -1,0 +1,59 @@
+"""What came of experiments: as a table to paste, and side by side."""
+
+from typing import Annotated
+
+import typer
+
+from labkit.cli.application import answering, app, write_json
+from labkit.cli.options import AsJson, Debug, Runs, Target
+
+
+@app.command()
+def table(
+    target: Target,
+    *,
+    tex: Annotated[bool, typer.Option("--tex", help="LaTeX, with n, method and hash.")] = False,
+    runs: Runs = None,
+    debug: Debug = False,
+) -> None:
+    """The table of an experiment, to paste into a text: Markdown, or LaTeX."""
+    with answering(debug) as console:
+        from labkit.report.comparison import compare as compared
+        from labkit.report.latex import latex
+        from labkit.study.finding import edition_of
+
+        found = compared(edition_of(target, runs))
+        console.document((latex(found) if tex else found.markdown()).rstrip("\n"))
+
+
+@app.command()
+def compare(
+    targets: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|NAME...", help="Two or more; rope_theta@small is an edition."),
+    ],
+    *,
+    as_json: AsJson = False,
+    runs: Runs = None,
+    debug: Debug = False,
+) -> None:
+    """Arms of several experiments side by side: the same metric on the same data, against the first one's baseline."""
+    with answering(debug) as console:
+        from labkit.report.across import across, told
+        from labkit.report.comparison import compare as compared
+        from labkit.spec import Mistake
+        from labkit.study.finding import edition_of
+
+        editions = list(dict.fromkeys(edition_of(target, runs) for target in targets))
+        if len(editions) < 2:
+            raise Mistake(f"{' '.join(targets)}: name two or more experiments to compare")
+        found = across([compared(edition) for edition in editions])
+        if as_json:
+            write_json(console, found.as_json())
+            return
+        headers, rows, _ = found.rows()
+        console.table(
+            " beside ".join(found.titles), headers, rows, spare=("tok/s", "tokens", "params"), note=found.header
+        )
+        for name, text in told(found):
+            console.show(f"{name:<9} {text}")

@@ -1,0 +1,151 @@
+"""Arms of several experiments side by side: the same metric on the same data, or it is refused."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from labkit.report.analysis import Analysis, Plan, analysed
+from labkit.report.arms import Arm
+from labkit.report.comparison import Comparison
+from labkit.report.formats import count, interval, listed, rate, seeds, signed, value
+from labkit.report.notes import Note, notes
+from labkit.report.table import SIMULTANEOUS, Alignment, Rows
+from labkit.spec import Mistake
+
+HASH = 8
+"""Digits of a hash that are told."""
+
+NOT_DECLARED = "these arms were not declared against each other: intervals, and no verdict"
+
+
+@dataclass(frozen=True)
+class Across:
+    """The arms of several experiments against the baseline of the first, which heads them."""
+
+    titles: tuple[str, ...]
+    metric: str
+    arms: tuple[Arm, ...]
+    """Named ``experiment:arm``; an arm that several experiments share stands once."""
+    analysis: Analysis
+    shared: tuple[str, ...]
+    """Which arms are one and the same run spec."""
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What differs between the arms beyond what is compared, and what is missing."""
+        return tuple(notes(self.arms, "none", self.metric))
+
+    @property
+    def header(self) -> str:
+        noise = f"σ {value(self.analysis.sigma)}, {self.analysis.dof} dof"
+        return f"{self.arms[0].name}* {value(self.arms[0].mean)} · {noise} · {NOT_DECLARED}"
+
+    def rows(self) -> Rows:
+        """Headers, a row an arm, and each column's alignment."""
+        headers = ["arm", self.metric, "spread", "seeds", f"Δ {self.metric}", SIMULTANEOUS, "params", "tokens", "tok/s"]
+        alignments: list[Alignment] = ["right"] * len(headers)
+        return headers, [_row(arm) for arm in self.arms], ["left", *alignments[1:]]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "experiments": list(self.titles),
+            "metric": self.metric,
+            "arms": [arm.as_json() for arm in self.arms],
+            "analysis": self.analysis.as_json(),
+            "shared": list(self.shared),
+            "notes": [{"kind": note.kind, "text": note.text} for note in self.notes],
+        }
+
+
+def across(comparisons: Sequence[Comparison]) -> Across:
+    """The arms of two or more comparisons side by side. Raises Mistake where metric or data differ."""
+    first, *others = comparisons
+    for other in others:
+        _check(first, other)
+    arms, shared = _joined(comparisons)
+    most = max(len(comparison.seeds) for comparison in comparisons)
+    plan = Plan(most, (), first.analysis.margin, (), {})
+    compared, analysis = analysed(_unjudged(arms), first.metric, plan)
+    titles = tuple(comparison.title for comparison in comparisons)
+    return Across(titles, first.metric, compared, analysis, tuple(shared))
+
+
+def _unjudged(arms: Sequence[Arm]) -> list[Arm]:
+    """A placebo of one experiment is an arm like any other here, and the first experiment's baseline the only one."""
+    return [replace(arm, is_baseline=at == 0, placebo=False, matched=None) for at, arm in enumerate(arms)]
+
+
+def _joined(comparisons: Sequence[Comparison]) -> tuple[list[Arm], list[str]]:
+    """Every arm once, by its fingerprint, with the experiment in its name."""
+    arms: dict[tuple[str, bool], Arm] = {}
+    shared: list[str] = []
+    for comparison in comparisons:
+        for arm in comparison.arms:
+            name, key = f"{comparison.title}:{arm.name}", (arm.fingerprint, arm.placebo)
+            if key in arms:
+                arms[key] = _with_runs(arms[key], arm)
+                shared.append(f"{name} is {arms[key].name}")
+            else:
+                arms[key] = replace(arm, name=name, label=arm.label if arm.label != arm.name else name)
+    return list(arms.values()), shared
+
+
+def _with_runs(arm: Arm, same: Arm) -> Arm:
+    """An arm with the seeds that only the other record of it has."""
+    known = {run.seed for run in arm.outcomes}
+    more = [run for run in same.outcomes if run.seed not in known]
+    outcomes = sorted((*arm.outcomes, *more), key=lambda run: run.seed)
+    return replace(arm, outcomes=tuple(outcomes), seeds=tuple(sorted({*arm.seeds, *same.seeds})))
+
+
+def _check(first: Comparison, other: Comparison) -> None:
+    """Raise Mistake unless two comparisons measure the same on the same data."""
+    if first.metric != other.metric:
+        told = f"{first.title} is about {first.metric}, {other.title} about {other.metric}"
+        raise Mistake(f"{told}: only arms of one metric stand side by side")
+    here, there = _data(first), _data(other)
+    if here and there and here != there:
+        told = f"{first.title} ({_named(first)}) and {other.title} ({_named(other)}) ran on different data"
+        raise Mistake(f"{told}: their losses do not compare; run one of them on the data of the other")
+
+
+def _data(comparison: Comparison) -> set[str]:
+    return {run.record["data"]["hash"] for run in comparison.outcomes if run.record.get("data", {}).get("hash")}
+
+
+def _named(comparison: Comparison) -> str:
+    corpora = listed(str(corpus) for corpus in comparison.facts("data").get("corpus", []))
+    return f"{corpora}, hash {listed(sorted(found[:HASH] for found in _data(comparison)))}"
+
+
+def _row(arm: Arm) -> list[str]:
+    gap = arm.difference
+    return [
+        arm.name,
+        value(arm.mean),
+        value(arm.spread),
+        str(len(arm.finals)),
+        signed(gap.mean),
+        interval(gap.low, gap.high),
+        count(arm.params),
+        count(arm.tokens),
+        rate(arm.tokens_per_s),
+    ]
+
+
+def told(found: Across) -> Iterator[tuple[str, str]]:
+    """What stands under the table."""
+    if found.shared:
+        yield "the same", listed(found.shared)
+    pairs = {arm.difference.n for arm in found.arms[1:]} - {0}
+    if not pairs:
+        yield "paired", f"none: no seed is in {found.arms[0].name} and another arm"
+    elif len(pairs) == 1:
+        yield "paired", f"over {seeds(_seeds(found))}"
+    yield from ((note.kind, note.text) for note in found.notes)
+
+
+def _seeds(found: Across) -> list[int]:
+    base = set(found.arms[0].finals)
+    return sorted(set.union(*(base & set(arm.finals) for arm in found.arms[1:])))
