@@ -11,7 +11,7 @@ from labkit.report.arms import BITS, LOSS, Arm, finals, finite
 from labkit.report.formats import plural, value
 from labkit.report.looks import LEVEL, levels
 from labkit.report.model import ALONE, Family, Noise, Table, against, family, noise, removed, table
-from labkit.report.notes import EPOCHS
+from labkit.report.notes import EPOCHS, unequal
 from labkit.report.power import MOST, resolvable, settling
 from labkit.report.resampling import Text, second
 from labkit.report.statistics import UNCOMPARED, Difference, mean
@@ -205,7 +205,14 @@ def _verdict(arm: Arm, baseline: Arm, gap: Difference, analysis: Analysis, *, ar
     if verdict.word == "win" and rise > analysis.margin:
         return Verdict("none", unstable=gap.unstable, reason=f"{LOSS} rises by {value(rise)} to its end: cannot win")
     limited = verdict.word != "none" and max(arm.epochs, baseline.epochs) > EPOCHS
-    return replace(verdict, data_limited=limited)
+    return replace(verdict, data_limited=limited, unequal=_unequal(arm, baseline))
+
+
+def _unequal(arm: Arm, baseline: Arm) -> tuple[str, ...]:
+    """What a variant that is matched on nothing has more or less of."""
+    words = {"params": "params", "flops": "FLOPs", "tokens": "tokens"}
+    apart = {} if arm.matched else unequal(arm, baseline)
+    return tuple(f"{100 * (ratio - 1):+.0f} % {words[name]}" for name, ratio in apart.items())
 
 
 def _placebos(analysis: Analysis) -> str:

@@ -117,13 +117,21 @@ def _data_limited(arms: Sequence[Arm]) -> Iterator[Note]:
         )
 
 
+SIZES = {"params": "parameters", "flops": "training FLOPs", "tokens": "tokens"}
+"""What a budget is made of, and its words."""
+
+
+def unequal(arm: Arm, baseline: Arm) -> dict[str, float]:
+    """The sizes that differ by more than one in a hundred, as ratios to the baseline's."""
+    ratios = {name: getattr(arm, name) / getattr(baseline, name) for name in SIZES}
+    return {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > TOLERANCE}
+
+
 def _budget(arm: Arm, baseline: Arm, match: str) -> Iterator[Note]:
-    sizes = {"parameters": "params", "training FLOPs": "flops", "tokens": "tokens"}
-    ratios = {words: getattr(arm, name) / getattr(baseline, name) for words, name in sizes.items()}
-    unequal = [_more(words, ratio) for words, ratio in ratios.items() if abs(ratio - 1) > TOLERANCE]
-    if unequal:
-        text = f"{arm.name} has {listed(unequal)} than the baseline (matched on: {match})."
-        yield Note("budget", text, f"{arm.name} {listed(unequal)}")
+    apart = [_more(SIZES[name], ratio) for name, ratio in unequal(arm, baseline).items()]
+    if apart:
+        text = f"{arm.name} has {listed(apart)} than the baseline (matched on: {match})."
+        yield Note("budget", text, f"{arm.name} {listed(apart)}")
 
 
 def _more(words: str, ratio: float) -> str:

@@ -27,6 +27,8 @@ class Verdict:
     unstable: bool = False
     data_limited: bool = False
     """The data was read more often than new data is worth."""
+    unequal: tuple[str, ...] = ()
+    """By how much budgets differ that nothing was matched on: "+33 % params"."""
     reason: str = ""
     """Why there is no verdict, or why seeds alone do not settle what is unresolved."""
     further: tuple[int, int] | None = None

@@ -16,7 +16,7 @@ def shown(verdict: Verdict) -> str:
     if verdict.word == "placebo":
         return f"({verdict.reason})"
     held = {"negligible": verdict.negligible, "unstable": verdict.unstable, "data-limited": verdict.data_limited}
-    marks = "".join(f", {mark}" for mark, is_so in held.items() if is_so)
+    marks = "".join(f", {mark}" for mark in (*(mark for mark, is_so in held.items() if is_so), *verdict.unequal))
     if verdict.word == "none":
         return f"no verdict: {verdict.reason}"
     if verdict.word == "unresolved":
@@ -79,7 +79,8 @@ def _than(first: bool) -> str:
 def _by(arm: Arm) -> str:
     """How much it is better or worse, as positive numbers: 0.0195 [0.0132, 0.0258]"""
     ends = sorted((abs(arm.difference.low), abs(arm.difference.high)))
-    marks = "".join(f", {mark}" for mark in ("negligible", "unstable") if getattr(arm.verdict, mark))
+    held = [mark for mark in ("negligible", "unstable") if getattr(arm.verdict, mark)]
+    marks = "".join(f", {mark}" for mark in (*held, *arm.verdict.unequal))
     return f"{value(abs(arm.difference.mean))} [{', '.join(map(value, ends))}]{marks}"
 
 

@@ -190,3 +190,14 @@ def test_as_json_carries_the_analysis_and_every_verdict(level) -> None:
     assert told["arms"][1]["second"] is None
     assert {"seeds", "looks", "level", "sigma", "dof", "margin", "resolves", "removed"} <= told["analysis"].keys()
     assert told["header"].startswith("baseline* ")
+
+
+def test_what_is_matched_on_nothing_says_in_its_verdict_what_it_has_more_of(pair) -> None:
+    pair.arm("1e5", params=226_100, tokens=50_000)
+    better = compare(pair.edition).arms[1].verdict
+    assert better.unequal == ("+33 % params", "-50 % FLOPs", "-50 % tokens")
+    assert shown(better) == "WIN, +33 % params, -50 % FLOPs, -50 % tokens"
+    assert "[0.0341, 0.0639], +33 % params" in compare(pair.edition).answer
+    matched = {"on": "params", "residual_percent": 0.0, "residual_nats": 0.0, "path": "", "before": 0, "after": 0}
+    pair.arm("1e5", matched=matched | {"law": "", "written": {"residual_percent": 0.0}})
+    assert compare(pair.edition).arms[1].verdict.unequal == ()
