@@ -153,6 +153,12 @@ class Run:
                 line = b"\n" + line  # a killed process left half a line
             file.write(line)
 
+    @property
+    def written(self) -> int:
+        """Bytes of metrics that are there; they only grow."""
+        file = self.path / "metrics.jsonl"
+        return file.stat().st_size if file.is_file() else 0
+
     def lines(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
         """The whole lines of metrics from a byte offset on, and the offset to go on from; other lines are skipped."""
         try:

@@ -1,9 +1,16 @@
 import pytest
 
+from labkit.report import files
 from labkit.report.comparison import Comparison, compare
 from labkit.report.files import write
 from labkit.report.words import shown
 from labkit.tracking.record import Edition, read_json, write_json
+
+
+@pytest.fixture(autouse=True)
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn says nothing here."""
+    monkeypatch.setattr(files, "pictures", lambda *_: ())
 
 
 def verdicts(comparison: Comparison) -> dict[str, str]:

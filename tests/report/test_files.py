@@ -33,15 +33,18 @@ def test_every_format_lies_beside_the_runs_the_same_bytes_for_the_same_records(p
     assert {"val.svg", "end.png", "beyond.svg"} <= first.keys()
 
 
-def test_drawings_are_made_anew_only_for_other_records(pair, monkeypatch) -> None:
+def test_the_files_are_made_anew_only_for_other_records(pair, monkeypatch) -> None:
     monkeypatch.setattr(files, "pictures", lambda *_: [("old.svg", b"<svg/>")])
     write(pair.edition)
     monkeypatch.setattr(files, "pictures", lambda *_: pytest.fail("drawn again"))
     write(pair.edition)
     monkeypatch.setattr(files, "pictures", lambda *_: [("new.svg", b"<svg/>")])
-    pair.run("1e5", 0, 1.5)
+    pair.at("1e5", 0).append(100, {"val/loss": 1.9})
     write(pair.edition)
     assert [file.name for file in (pair.edition.path / "figures").iterdir()] == ["new.svg"]
+    (pair.edition.path / "report.html").unlink()
+    write(pair.edition)
+    assert "report.html" in contents(pair.edition.path)
 
 
 def test_a_row_for_mlflow_holds_the_verdict_with_its_figures(pair, monkeypatch) -> None:
