@@ -9,6 +9,7 @@ from labkit.report.costs import training_seconds
 from labkit.report.formats import interval, listed, signed
 from labkit.report.words import shown
 from labkit.tracking.mlflow import Board, Row
+from labkit.tracking.mlflow.colors import group_color, groups
 
 COLUMNS = ("params.verdict", "params.interval", "params.confounds", "metrics.delta", "metrics.seeds")
 
@@ -18,17 +19,22 @@ DIGITS = 6
 
 def board(comparison: Comparison, files: tuple[str, ...]) -> Board:
     """A row an arm, the baseline first; empty of arms without a result."""
-    rows = [_row(comparison, arm) for arm in comparison.arms if arm.finals or arm.diverged]
+    tag, values = groups([arm.name for arm in comparison.arms])
+    colors = {arm.name: group_color(tag, value) for arm, value in zip(comparison.arms, values, strict=True)}
+    ended = [arm for arm in comparison.arms if arm.finals or arm.diverged]
+    rows = [_row(comparison, arm, colors[arm.name]) for arm in ended]
     note = f"{comparison.answer}\n\n{comparison.markdown()}"
     return Board(f"{comparison.title}/verdicts", note, [*COLUMNS, f"metrics.{comparison.metric}"], rows, files)
 
 
-def _row(comparison: Comparison, arm: Arm) -> Row:
-    name = f"{arm.title}*" if arm.is_baseline else f"{arm.title}: {_verdict(arm)}"
+def _row(comparison: Comparison, arm: Arm, color: str) -> Row:
+    """In the colour that the arm's curves have; called by its verdict, in a word."""
+    word = arm.verdict.word.upper() if arm.verdict.word in ("win", "loss", "tie") else arm.verdict.word
+    name = f"{arm.title}*" if arm.is_baseline else f"{arm.title}: {'no verdict' if word == 'none' else word}"
     at = max((run.ended for run in (*arm.done, *arm.diverged) if math.isfinite(run.ended)), default=0.0)
     note = f"{comparison.question}\n\n**{_verdict(arm)}** {comparison.answer}"
     tags = {"variant": arm.name, "verdict": arm.verdict.word, "labkit.edition": comparison.title}
-    tags |= {"fingerprint": arm.fingerprint, "labkit.hash": comparison.hash}
+    tags |= {"fingerprint": arm.fingerprint, "labkit.hash": comparison.hash, "mlflow.runColor": color}
     words, figures = (
         dict(_words(comparison, arm)),
         {key: float(f"{x:.{DIGITS}g}") for key, x in _figures(comparison, arm)},

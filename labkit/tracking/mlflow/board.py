@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Shown
 
 FILE = "board.json"
+LONGEST_NOTE = 19_000
+"""Characters above the table, of MLflow's 20,000."""
+
 ROW, DIGEST, FILES = "labkit.row", "labkit.digest", "labkit.files"
 """Tags: whose row a run is, and which figures and files it was made from."""
 
@@ -111,15 +114,25 @@ def publish(board: Board, folder: Path, uri: str, back: str) -> Published:
     without a store.
     """
     remote = Remote(uri, board.title)
-    there = {run.data.tags[ROW]: run for run in remote.runs() if ROW in run.data.tags}
-    for key in there.keys() - {row.key for row in board.rows}:
-        remote.client.delete_run(there[key].info.run_id)
+    there = _there(remote, {row.key for row in board.rows})
     runs = {row.key: _put(remote, row, there.get(row.key), back) for row in board.rows}
     published = Published(remote.experiment_id, runs)
     if board.rows:
         _hang(remote, next(iter(runs.values())), board, folder)
     remote.annotate(_tags(board, back, published))
     return published
+
+
+def _there(remote: Remote, wanted: set[str]) -> "dict[str, Shown]":
+    """The rows that MLflow has, by key; those that nobody wants go, and so do second ones, left by a killed process."""
+    kept: dict[str, Shown] = {}
+    for run in remote.runs():
+        key = run.data.tags.get(ROW)
+        if key in wanted and key not in kept:
+            kept[key] = run
+        elif key is not None:
+            remote.client.delete_run(run.info.run_id)
+    return kept
 
 
 def _put(remote: Remote, row: Row, there: "Shown | None", back: str) -> str:
@@ -161,7 +174,7 @@ def _hang(remote: Remote, run_id: str, board: Board, folder: Path) -> None:
 def _tags(board: Board, back: str, published: Published) -> dict[str, str]:
     ways = [f"[The curves]({links.charts(back)})", *published.reports(board)]
     return {
-        "mlflow.note.content": "\n\n".join([board.note, " · ".join(ways)]).strip(),
+        "mlflow.note.content": "\n\n".join([clipped(board.note, LONGEST_NOTE), " · ".join(ways)]).strip(),
         "mlflow.experimentKind": "custom_model_development",
         **links.shared(json.dumps(_state(board))),
     }

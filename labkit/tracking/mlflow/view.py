@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from labkit.tracking.mlflow.board import Board
+from labkit.tracking.mlflow.board import LONGEST_NOTE, Board
 from labkit.tracking.mlflow.facts import Setting
 from labkit.tracking.mlflow.links import shared
-from labkit.tracking.mlflow.params import name
+from labkit.tracking.mlflow.params import clipped, name
 from labkit.tracking.record import FINISHED, Edition
 
 SECTIONS = {
@@ -22,7 +22,6 @@ END = "end"
 """The section of the enlarged curve, which says what it is: the UI shows no title of ours on a chart."""
 OPEN = ("curves", END, "final")
 RESULTS = ("final/val_loss", "final/val_bpb")
-LONGEST_NOTE = 19_000
 _CHART = {"deleted": False, "isGenerated": True, "runsCountToCompare": 100}
 _BAR = {"type": "BAR", **_CHART}
 _LINE = {
@@ -56,7 +55,7 @@ class View:
     def of(cls, edition: Edition, setting: Setting) -> Self:
         board = Board.read(edition.path)
         told = board.digest(edition.path) if board else ""
-        return cls(note(edition), json.dumps(state(edition, setting)), told)
+        return cls(note(edition, board), json.dumps(state(edition, setting)), told)
 
     @property
     def digest(self) -> str:
@@ -71,13 +70,12 @@ class View:
         }
 
 
-def note(edition: Edition) -> str:
-    """The comparison as the report last wrote it; until then, the question."""
-    description, table = edition.description(), edition.path / "report.md"
+def note(edition: Edition, board: Board | None) -> str:
+    """The answer and the table as the report last wrote them; until then, the question."""
+    description = edition.description()
     words = [word for word in ("question", "hypothesis") if description.get(word)]
-    parts = [f"**{word.capitalize()}** {description[word]}" for word in words]
-    text = table.read_text(encoding="utf-8") if table.exists() else "\n\n".join(parts)
-    return text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE].rpartition("\n")[0] + "\n\n…"
+    asked = "\n\n".join(f"**{word.capitalize()}** {description[word]}" for word in words)
+    return clipped(board.note if board else asked, LONGEST_NOTE)
 
 
 def state(edition: Edition, setting: Setting) -> dict[str, Any]:

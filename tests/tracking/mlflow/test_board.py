@@ -100,6 +100,15 @@ def test_another_verdict_replaces_the_row_and_a_row_that_is_gone_goes(board: Boa
     assert list(shown(board, uri)) == ["gelu*"]
 
 
+def test_a_second_run_of_a_row_goes(board: Board, uri: str, tmp_path: Path) -> None:
+    published = publish(board, tmp_path, uri, "7")
+    MlflowClient(uri).create_run(published.experiment_id, tags={"labkit.row": "swiglu"}, run_name="half told")
+    publish(board, tmp_path, uri, "7")
+    client = MlflowClient(uri)
+    rows = [run.data.tags["labkit.row"] for run in client.search_runs([published.experiment_id])]
+    assert sorted(rows) == ["baseline", "swiglu"]
+
+
 def test_runs_that_are_no_rows_are_left_alone(board: Board, uri: str, tmp_path: Path) -> None:
     published = publish(board, tmp_path, uri, "7")
     MlflowClient(uri).create_run(published.experiment_id, run_name="my own")

@@ -10,7 +10,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run as Shown
 
-from labkit.tracking.mlflow import pending, sync
+from labkit.tracking.mlflow import Board, pending, sync
 from labkit.tracking.mlflow.sidecar import Sidecar
 from labkit.tracking.record import Edition, Run
 
@@ -337,7 +337,7 @@ def test_the_experiment_carries_the_report_and_opens_on_its_charts(edition: Edit
     (run,) = edition.runs()
     finish(run)
     sync(edition, uri)
-    (edition.path / "report.md").write_text("| variant | val/loss |\n")
+    Board("board/verdicts", "| variant | val/loss |", (), ()).write(edition.path)
     assert pending(edition, uri)
     sync(edition, uri)
     client = MlflowClient(uri)

@@ -6,8 +6,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from labkit.tracking.mlflow import Board
+from labkit.tracking.mlflow.board import LONGEST_NOTE
 from labkit.tracking.mlflow.facts import Setting
-from labkit.tracking.mlflow.view import LONGEST_NOTE, View, note
+from labkit.tracking.mlflow.view import View, note
 from labkit.tracking.record import Edition
 
 
@@ -51,12 +53,11 @@ def test_the_second_half_of_the_metric_is_enlarged_once_a_run_is_finished(editio
 
 
 def test_the_note_is_the_question_until_there_is_a_report(edition: Edition) -> None:
-    assert note(edition) == "**Question** Does theta matter?"
-    (edition.path / "report.md").write_text("# the answer")
-    assert note(edition) == "# the answer"
+    assert note(edition, None) == "**Question** Does theta matter?"
+    assert note(edition, Board("x", "the answer", (), ())) == "the answer"
 
 
-def test_a_long_note_is_cut_at_a_line(edition: Edition) -> None:
-    (edition.path / "report.md").write_text("a line\n" * 9999)
-    assert len(note(edition)) <= LONGEST_NOTE + 3
-    assert note(edition).endswith("a line\n\n…")
+def test_a_long_note_is_cut(edition: Edition) -> None:
+    cut = note(edition, Board("x", "a line\n" * 9999, (), ()))
+    assert len(cut) == LONGEST_NOTE
+    assert cut.endswith("…")
