@@ -280,6 +280,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ValidationError as error:
         parser.error(explain(error, Runtime))
     output = sys.stdout
+
     def answer(line: dict[str, Any]) -> None:
         with suppress(BrokenPipeError):
             print(json.dumps(line), file=output, flush=True)

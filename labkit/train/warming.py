@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-import numpy as np
 import torch
 
 from labkit.kernels.warm import Kiln, compiling, only_compiled
@@ -56,8 +55,7 @@ def gather(spec: RunSpec, vocab_size: int, runtime: Runtime, device: torch.devic
         execution=Gathering(),
     )
     step.prepare()
-    token_bytes = torch.from_numpy(np.ones(vocab_size, np.int64)).to(device)
     often = min(rows, spec.evaluation.windows)
     model.eval()
     with torch.no_grad():
-        _ = SteadyScorer(model, token_bytes, spec.model.context, often, Gathering()).made
+        _ = SteadyScorer(model, device, spec.model.context, often, Gathering()).made
