@@ -68,7 +68,8 @@ def instant(monkeypatch: pytest.MonkeyPatch) -> None:
 def driver(file: Path, runs: Path, asked: Asked = Asked(), **options: Any) -> Runner:  # noqa: B008
     loaded, name = edition(load(file), asked)
     fields: dict[str, Any] = {"command": "labkit run", "workers": 1, **options}
-    return Runner(loaded, name, Options(runs, Runtime(device="cpu"), **fields), Console())
+    fields.setdefault("runtime", Runtime(device="cpu"))
+    return Runner(loaded, name, Options(runs, **fields), Console())
 
 
 def drive(file: Path, runs: Path, asked: Asked = Asked(), **options: Any) -> Outcome:  # noqa: B008
@@ -205,6 +206,16 @@ def test_one_failing_run_does_not_take_the_others_with_it(
     told = capsys.readouterr().err
     assert "ZeroDivisionError: as it was meant to" in told
     assert "console.log" in told
+
+
+def test_a_worker_may_have_several_runs_at_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, together = project / "runs", Runtime(device="cpu", side_by_side=2)
+    outcome = drive(project / "experiments" / "theta.py", runs, Asked(seeds=1), runtime=together)
+    assert not outcome.failed
+    records = [json.loads(path.read_text()) for path in runs.glob("*/*/*/*/record.json")]
+    assert [record["status"] for record in records] == ["done"] * 3
+    assert max(record["side_by_side"] for record in records) == 2
+    assert capsys.readouterr().err.count("  done  val/loss") == 3
 
 
 @pytest.mark.usefixtures("instant")
