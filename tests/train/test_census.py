@@ -31,7 +31,7 @@ def test_no_copy_takes_a_hundredth_of_the_step_of_124m() -> None:
         for number in range(4):
             step(number, batches[number])
         list(step.readings(0))
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
             for number in range(4, 8):
                 step(number, batches[number % 4])
             list(step.readings(0))
