@@ -79,8 +79,8 @@ class Forecast:
 
     def makespan(self, runs: Sequence[float]) -> float:
         """Until the last of the runs is over, each taken by the first worker that is free, and told of."""
-        if not runs:
-            return 0.0
+        if not runs or any(math.isnan(seconds) for seconds in runs):
+            return math.nan if runs else 0.0
         free = [self.start] * min(len(self.runner.slots), len(runs))
         for seconds in runs:
             first = free.index(min(free))

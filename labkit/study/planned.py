@@ -91,7 +91,7 @@ def _speed(plan: Forecast) -> Iterator[tuple[str, str]]:
     names = {source: [name for name, pace in plan.paces.items() if pace.source == source] for source in by_source}
     unknown = [arm.arm.name for arm in plan.arms if arm.arm.name not in plan.paces]
     said = [_of(words, names[source], plan) for source, words in by_source.items() if names[source]]
-    said += [_of("unknown, no like run is on record here", unknown, plan)] if unknown else []
+    said += [_of("not known from records, `labkit plan` times it", unknown, plan)] if unknown else []
     yield "speed", "; ".join(said)
 
 

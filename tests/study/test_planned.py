@@ -55,6 +55,8 @@ def test_the_whole_is_what_the_last_worker_takes(planned: Callable[..., Forecast
     assert plan.whole == 2 + 6 * 22 + AFTER
     assert planned(workers=4).whole == 2 + 2 * 22 + AFTER
     assert math.isnan(planned(paces={}).whole)
+    some = planned(paces={"baseline": Pace(0.5, 1.0, 10.0, "records")})
+    assert math.isnan(some.whole)
 
 
 def test_four_times_the_seeds_show_half_the_difference_and_half_the_tie(planned: Callable[..., Forecast]) -> None:
