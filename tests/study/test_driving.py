@@ -20,8 +20,13 @@ from labkit.study.loading import load
 from labkit.tracking.record import Edition
 
 SCRIPT = """
+from types import SimpleNamespace
 from experiments.theta import experiment
 from labkit import results
+from labkit.tracking import mlflow
+
+nobody = SimpleNamespace(start=lambda: None, close=lambda: None, error=None)
+mlflow.Mirror, mlflow.pending = (lambda *_: nobody), (lambda *_: False)
 
 found = experiment.first_seeds(1).run("mine", workers=1, only=["baseline", "theta=1000"])
 assert list(found.arms.index) == ["baseline", "theta=1000", "theta=500000"], found.arms
