@@ -148,7 +148,7 @@ def test_a_norm_of_ones_own_works_everywhere_without_another_edit(
     assert "mine · seed 1" in ran.stderr
     assert re.search(r"^ mine +[+-]\d\.\d{4} +\[", ran.stdout, re.MULTILINE)
     assert "· 2 seeds, look 1 of 1 ·" in ran.stdout
-    assert "\ndiverged  0 of 4 runs\n" in ran.stdout
+    assert "\nconfounds none     diverged 0 of 4 runs     epochs 0.07\n" in ran.stdout
     page = project / "runs" / "mine" / "main" / "report.html"
     assert page.exists()
     assert f"report  {page}" in ran.stderr
