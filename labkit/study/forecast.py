@@ -17,8 +17,9 @@ from labkit.study.pace import Pace, measured, recorded, shape
 from labkit.study.plan import Job, need_of
 from labkit.study.runner import Runner
 
-AFTER = 5.0
-"""Seconds that the report and MLflow take when the last run is over."""
+BEFORE, AFTER = 2.0, 1.5
+"""Starts of a worker that pass before the first run begins, for the command loads as much, and that the report and
+MLflow take after the last: as slow as a busy machine makes them."""
 
 STARTING = 10.0
 """Seconds that a worker takes at most until it is ready, where it was not measured: what loading took here is taken."""
@@ -81,11 +82,11 @@ class Forecast:
         """Until the last of the runs is over, each taken by the first worker that is free, and told of."""
         if not runs or any(math.isnan(seconds) for seconds in runs):
             return math.nan if runs else 0.0
-        free = [self.start] * min(len(self.runner.slots), len(runs))
+        free = [BEFORE * self.start] * min(len(self.runner.slots), len(runs))
         for seconds in runs:
             first = free.index(min(free))
             free[first] += seconds
-        return max(free) + AFTER
+        return max(free) + AFTER * self.start
 
     @property
     def disk(self) -> float:

@@ -16,13 +16,14 @@ from labkit.report.precedent import Precedent
 from labkit.spec import Mistake
 from labkit.study.budget import proposals, seconds_in
 from labkit.study.editions import Asked, edition
-from labkit.study.forecast import AFTER, Forecast, forecast
+from labkit.study.forecast import AFTER, BEFORE, Forecast, forecast
 from labkit.study.loading import load
 from labkit.study.pace import Pace, shape
 from labkit.study.runner import Options, Runner
 from labkit.tracking.console import Console
 from labkit.train.run import Runtime
 
+OVERHEAD = 2.0 * (BEFORE + AFTER)
 Ask = Callable[..., Result]
 
 
@@ -52,8 +53,8 @@ def planned(project: Path) -> Callable[..., Forecast]:
 def test_the_whole_is_what_the_last_worker_takes(planned: Callable[..., Forecast]) -> None:
     plan = planned()
     assert plan.seconds(plan.arms[0]) == 22.0
-    assert plan.whole == 2 + 6 * 22 + AFTER
-    assert planned(workers=4).whole == 2 + 2 * 22 + AFTER
+    assert plan.whole == OVERHEAD + 6 * 22
+    assert planned(workers=4).whole == OVERHEAD + 2 * 22
     assert math.isnan(planned(paces={}).whole)
     some = planned(paces={"baseline": Pace(0.5, 1.0, 10.0, "records")})
     assert math.isnan(some.whole)
@@ -89,14 +90,14 @@ def test_what_is_no_span_of_time_is_one_message(text: str) -> None:
 
 
 def test_the_steps_as_written_are_proposed_with_the_seeds_that_fit(planned: Callable[..., Forecast]) -> None:
-    ways = proposals(planned(), 2 + AFTER + 3 * 22 * 8)
+    ways = proposals(planned(), OVERHEAD + 3 * 22 * 8)
     (best,) = [way for way in ways if way.chosen]
-    assert (best.seeds, best.steps, best.seconds) == (8, 20, 2 + AFTER + 3 * 22 * 8)
-    assert all(way.seconds <= 2 + AFTER + 3 * 22 * 8 for way in ways)
+    assert (best.seeds, best.steps, best.seconds) == (8, 20, OVERHEAD + 3 * 22 * 8)
+    assert all(way.seconds <= OVERHEAD + 3 * 22 * 8 for way in ways)
 
 
 def test_fewer_steps_are_proposed_where_four_seeds_do_not_fit(planned: Callable[..., Forecast]) -> None:
-    ways = proposals(planned(sets=["budget.steps=400"]), 2 + AFTER + 12 * (12 + 50))
+    ways = proposals(planned(sets=["budget.steps=400"]), OVERHEAD + 12 * (12 + 50))
     (best,) = [way for way in ways if way.chosen]
     assert (best.seeds, best.steps) == (4, 100)
     assert [way.seeds for way in ways] == [2, 3, 4, 5, 6, 8, 10]
