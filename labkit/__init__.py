@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from labkit.model import ModelSpec as ModelSpec
     from labkit.optim.optimizer import Optimizer as Optimizer
     from labkit.optim.schedule import Schedule as Schedule
+    from labkit.search.pruners import Pruner as Pruner
+    from labkit.search.ranges import choice as choice
+    from labkit.search.ranges import integers as integers
+    from labkit.search.ranges import log_uniform as log_uniform
+    from labkit.search.ranges import uniform as uniform
+    from labkit.search.samplers import Sampler as Sampler
     from labkit.spec import Choice as Choice
     from labkit.spec import Count as Count
     from labkit.spec import Mistake as Mistake
@@ -59,6 +65,9 @@ _HOMES = {
     "labkit.data": "Corpus DataSpec Tokenizer",
     "labkit.optim.optimizer": "Optimizer",
     "labkit.optim.schedule": "Schedule",
+    "labkit.search.pruners": "Pruner",
+    "labkit.search.ranges": "choice integers log_uniform uniform",
+    "labkit.search.samplers": "Sampler",
     "labkit.train.run": "Budget Evaluation RunSpec Seed",
     "labkit.study.driving": "report_experiment run_experiment",
     "labkit.study.experiment": "Experiment cross vary",

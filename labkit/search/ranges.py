@@ -1,0 +1,300 @@
+"""What may stand at one place of a sweep: a range of numbers, or choices that may bring ranges of their own."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from labkit.spec import Mistake, Spec, shown
+
+if TYPE_CHECKING:
+    from optuna import Trial
+
+Value = Any
+"""What Optuna keeps of a value: None, a boolean, a number, or a text."""
+
+EDGE = 0.05
+"""This part of a range, at either end of it, is its edge."""
+
+MOST = 10**6
+"""Values of a range of integers that are listed."""
+
+
+class Range(Protocol):
+    """One parameter of a search."""
+
+    @property
+    def count(self) -> int | None:
+        """How many values there are; None where they cannot be counted."""
+        ...
+
+    @property
+    def values(self) -> Sequence[Value]:
+        """All of them, ascending; of what cannot be counted the two ends."""
+        ...
+
+    def suggest(self, trial: "Trial", name: str) -> Value:
+        """The value that a trial has here."""
+        ...
+
+    def edge(self, value: Value) -> str:
+        """The end that a value is at, "lower" or "upper"; empty in between, and where there are no ends."""
+        ...
+
+    @property
+    def words(self) -> str: ...
+
+    def as_json(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every number from `low` to `high` alike."""
+
+    low: float
+    high: float
+
+    @property
+    def count(self) -> int | None:
+        return None
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return (self.low, self.high)
+
+    def suggest(self, trial: "Trial", name: str) -> Value:
+        return trial.suggest_float(name, self.low, self.high)
+
+    def edge(self, value: Value) -> str:
+        return _edge((value - self.low) / (self.high - self.low))
+
+    @property
+    def words(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+    def as_json(self) -> Any:
+        return {"uniform": [self.low, self.high]}
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """Every factor from `low` to `high` alike."""
+
+    low: float
+    high: float
+
+    @property
+    def count(self) -> int | None:
+        return None
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return (self.low, self.high)
+
+    def suggest(self, trial: "Trial", name: str) -> Value:
+        return trial.suggest_float(name, self.low, self.high, log=True)
+
+    def edge(self, value: Value) -> str:
+        return _edge(math.log(value / self.low) / math.log(self.high / self.low))
+
+    @property
+    def words(self) -> str:
+        return f"{self.low:g} to {self.high:g}, logarithmic"
+
+    def as_json(self) -> Any:
+        return {"log_uniform": [self.low, self.high]}
+
+
+@dataclass(frozen=True)
+class Integers:
+    """The whole numbers low, low + step, … up to `high`."""
+
+    low: int
+    high: int
+    step: int = 1
+
+    @property
+    def count(self) -> int | None:
+        return len(self.values)
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return range(self.low, self.high + 1, self.step)
+
+    def suggest(self, trial: "Trial", name: str) -> Value:
+        return trial.suggest_int(name, self.low, self.high, step=self.step)
+
+    def edge(self, value: Value) -> str:
+        return "lower" if value == self.low else "upper" if value == self.values[-1] else ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.low} to {self.values[-1]}" + (f" by {self.step}" if self.step > 1 else "")
+
+    def as_json(self) -> Any:
+        return {"integers": [self.low, self.high, self.step]}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of several choices: a value of a spec, in which ranges may stand."""
+
+    key: Value
+    """What Optuna knows it by."""
+    value: Any
+    inside: Mapping[str, "Range"] = field(default_factory=dict[str, "Range"])
+    """Dotted path below the value -> the range that stands there."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """One of several values; each may bring its own ranges, which are asked only with it."""
+
+    options: tuple[Option, ...]
+
+    @property
+    def count(self) -> int | None:
+        return len(self.options)
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return tuple(option.key for option in self.options)
+
+    def option(self, key: Value) -> Option:
+        return next(option for option in self.options if option.key == key and type(option.key) is type(key))
+
+    def suggest(self, trial: "Trial", name: str) -> Value:
+        return trial.suggest_categorical(name, self.values)
+
+    def edge(self, value: Value) -> str:
+        return ""
+
+    @property
+    def words(self) -> str:
+        return ", ".join(map(_worded, self.options))
+
+    def as_json(self) -> Any:
+        return [[option.key, _plain(option.value)] for option in self.options]
+
+
+def uniform(low: float, high: float) -> Uniform:
+    """A number from `low` to `high`, every one alike: ``uniform(0.0, 0.1)``. Raises Mistake."""
+    return Uniform(*_ends(f"uniform({low!r}, {high!r})", low, high))
+
+
+def log_uniform(low: float, high: float) -> LogUniform:
+    """A number from `low` to `high`, every factor alike: ``log_uniform(1e-4, 1e-2)``. Raises Mistake."""
+    call = f"log_uniform({low!r}, {high!r})"
+    ends = _ends(call, low, high)
+    if ends[0] <= 0:
+        raise Mistake(f"{call}: a logarithm needs a low end above 0; write log_uniform(1e-6, {high!r}), or uniform")
+    return LogUniform(*ends)
+
+
+def integers(low: int, high: int, step: int = 1) -> Integers:
+    """A whole number: low, low + step, … up to `high`, which it may be. Raises Mistake."""
+    call = f"integers({low!r}, {high!r})" if step == 1 else f"integers({low!r}, {high!r}, {step!r})"
+    if not all(type(number) is int for number in (low, high, step)) or step < 1:
+        raise Mistake(f"{call}: expected whole numbers and a step of 1 or more; write integers(2, 8)")
+    _ends(call, low, high)
+    if (high - low) // step >= MOST:
+        raise Mistake(f"{call}: these are more than {MOST:,} values; write a larger step, or uniform")
+    return Integers(low, high, step)
+
+
+def choice(values: Sequence[Any]) -> Choices:
+    """One of the values: numbers, short forms such as "rms", or full specs, in which further ranges may stand:
+    ``choice(["none", {"kind": "rope", "theta": log_uniform(1e3, 1e6)}])``. Raises Mistake.
+    """
+    listed: Any = values
+    if not isinstance(listed, list | tuple | range) or not listed:
+        raise Mistake(f"choice({shown(listed)!r}): write a list of the values to choose from, such as ['layer', 'rms']")
+    keys = _keys(listed)
+    for index, key in enumerate(keys):
+        if key in keys[:index] and type(key) is type(keys[keys.index(key)]):
+            raise Mistake(f"choice: {key!r} stands there twice; leave one out")
+    return Choices(tuple(Option(key, value, dict(_inside(value, ""))) for key, value in zip(keys, listed, strict=True)))
+
+
+def as_range(value: Any) -> Range:
+    """A range as it is; a list as the choice of its values. Raises Mistake."""
+    return value if is_range(value) else choice(value)
+
+
+def is_range(value: Any) -> bool:
+    return isinstance(value, Uniform | LogUniform | Integers | Choices)
+
+
+def filled(value: Any, take: Callable[[str, Range], Any], path: str = "") -> Any:
+    """The value with what `take` gives for each range in it by its dotted path."""
+    if is_range(value):
+        return take(path, value)
+    if isinstance(value, Mapping):
+        return {key: filled(item, take, f"{path}.{key}" if path else key) for key, item in value.items()}
+    return value
+
+
+def _inside(value: Any, path: str) -> Iterator[tuple[str, Range]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            below = f"{path}.{key}" if path else str(key)
+            if is_range(item):
+                yield below, item
+            else:
+                yield from _inside(item, below)
+
+
+def _ends(call: str, low: Any, high: Any) -> tuple[float, float]:
+    if not all(type(end) in (int, float) and math.isfinite(end) for end in (low, high)):
+        raise Mistake(f"{call}: expected two finite numbers, such as {call.partition('(')[0]}(1e-4, 1e-2)")
+    if low >= high:
+        remedy = f"write {call.partition('(')[0]}({high!r}, {low!r})" if low > high else "write the value itself"
+        raise Mistake(f"{call}: this range is {'upside down' if low > high else 'empty'}; {remedy}")
+    return float(low), float(high)
+
+
+def _edge(share: float) -> str:
+    return "lower" if share < EDGE else "upper" if share > 1 - EDGE else ""
+
+
+def _keys(values: Sequence[Any]) -> list[Value]:
+    """What Optuna knows the values by: plain ones as they are, specs by their kind, or more where kinds are alike."""
+    kinds = [_kind(value) for value in values]
+    return [
+        kind if kinds.count(kind) == 1 or not isinstance(value, Mapping | Spec) else _label(value)
+        for kind, value in zip(kinds, values, strict=True)
+    ]
+
+
+def _kind(value: Any) -> Value:
+    if isinstance(value, Mapping) and isinstance(value.get("kind"), str):
+        return value["kind"]
+    if isinstance(value, Spec):
+        return str(getattr(value, "kind", value.label))
+    return value if value is None or isinstance(value, bool | int | float | str) else _label(value)
+
+
+def _label(value: Any) -> str:
+    """``gqa(n_kv_heads=2)``; a range in it by its words."""
+    if not isinstance(value, Mapping):
+        return shown(value)
+    inner = ", ".join(
+        f"{key}={item.words if is_range(item) else shown(item)}" for key, item in value.items() if key != "kind"
+    )
+    return f"{value.get('kind', '')}({inner})"
+
+
+def _worded(option: Option) -> str:
+    inner = ", ".join(f"{path} {below.words}" for path, below in option.inside.items())
+    return f"{shown(option.key)} ({inner})" if inner else shown(option.key)
+
+
+def _plain(value: Any) -> Any:
+    """A value with ranges as JSON."""
+    if is_range(value):
+        return value.as_json()
+    if isinstance(value, Spec):
+        return value.as_json()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
