@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from labkit.search.ranges import log_uniform as log_uniform
     from labkit.search.ranges import uniform as uniform
     from labkit.search.samplers import Sampler as Sampler
+    from labkit.search.tune import Tune as Tune
     from labkit.spec import Choice as Choice
     from labkit.spec import Count as Count
     from labkit.spec import Mistake as Mistake
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from labkit.study.experiment import cross as cross
     from labkit.study.experiment import vary as vary
     from labkit.study.frames import results as results
+    from labkit.sweep.sweep import Sweep as Sweep
     from labkit.train.run import Budget as Budget
     from labkit.train.run import Evaluation as Evaluation
     from labkit.train.run import RunSpec as RunSpec
@@ -68,6 +70,8 @@ _HOMES = {
     "labkit.search.pruners": "Pruner",
     "labkit.search.ranges": "choice integers log_uniform uniform",
     "labkit.search.samplers": "Sampler",
+    "labkit.search.tune": "Tune",
+    "labkit.sweep.sweep": "Sweep",
     "labkit.train.run": "Budget Evaluation RunSpec Seed",
     "labkit.study.driving": "report_experiment run_experiment",
     "labkit.study.experiment": "Experiment cross vary",

@@ -7,5 +7,6 @@ from labkit.cli import models as models
 from labkit.cli import planning as planning
 from labkit.cli import reports as reports
 from labkit.cli import runs as runs
+from labkit.cli import sweeps as sweeps
 from labkit.cli.application import app as app
 from labkit.cli.application import main as main

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from labkit.spec import Spec
     from labkit.study.editions import Asked
     from labkit.study.loading import Loaded
-    from labkit.study.runner import Runner
-    from labkit.tracking.console import Console
+    from labkit.study.runner import Options
     from labkit.train.run import Runtime
 
     S = TypeVar("S", bound="Spec")
@@ -45,11 +44,12 @@ def checked(cls: "type[S]", **fields: Any) -> "S":
         raise Mistake(f"--{option.replace('_', '-')}{colon}{rest}") from error
 
 
-def as_typed(file: Path, asked: "Asked") -> str:
+def as_typed(file: Path, asked: "Asked", command: str = "run", trials: int = 0) -> str:
     """What was typed, as far as it decides what is computed."""
-    words = ["labkit", "run", str(file), *(["--baseline", asked.baseline] if asked.baseline else [])]
+    words = ["labkit", command, str(file), *(["--baseline", asked.baseline] if asked.baseline else [])]
     words += [word for text in asked.sets for word in ("--set", text)]
     words += ["--steps", str(asked.steps)] if asked.steps else []
+    words += ["--trials", str(trials)] if trials else []
     return shlex.join(words)
 
 
@@ -59,8 +59,7 @@ def recorded(folder: Path) -> Any:
     return recorded_spec(folder)
 
 
-def runner_for(
-    console: "Console",
+def prepared(
     file: Path,
     asked: "Asked",
     runtime: "Runtime",
@@ -69,12 +68,11 @@ def runner_for(
     only: list[str] | None,
     workers: int | None,
     fresh: bool = False,
-) -> "Runner":
-    """The driver of an experiment's edition."""
+) -> "tuple[Loaded, str, Options]":
+    """An experiment's edition, its name, and what its driver is told."""
     from labkit.study.editions import edition
-    from labkit.study.runner import Options, Runner
+    from labkit.study.runner import Options
 
     loaded, name = edition(experiment_in(file), asked)
     folder = runs or loaded.root / "runs"
-    options = Options(folder, runtime, as_typed(file, asked), only or (), workers or 0, fresh)
-    return Runner(loaded, name, options, console)
+    return loaded, name, Options(folder, runtime, as_typed(file, asked), only or (), workers or 0, fresh)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labkit.cli.application import FAILED, answering, app, write_json
-from labkit.cli.asked import asked_for, experiment_in, recorded, runner_for, runtime_for
+from labkit.cli.asked import asked_for, experiment_in, prepared, recorded, runtime_for
 from labkit.cli.options import (
     AsJson,
     Baseline,
@@ -74,7 +74,16 @@ def run(
             compile=compiled,
             side_by_side=side_by_side,
         )
-        runner = runner_for(console, file, asked, runtime, runs=runs, only=only, workers=workers, fresh=fresh)
+        loaded, name, options = prepared(file, asked, runtime, runs=runs, only=only, workers=workers, fresh=fresh)
+        if loaded.experiment.tune is not None:
+            from labkit.cli.sweeps import run_sweep
+            from labkit.sweep.loading import LoadedSweep
+
+            run_sweep(console, LoadedSweep(loaded, None), name, options, dry_run=dry_run, as_json=as_json)
+            return
+        from labkit.study.runner import Runner
+
+        runner = Runner(loaded, name, options, console)
         if dry_run:
             from labkit.study.forecast import forecast
 

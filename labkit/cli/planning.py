@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labkit.cli.application import answering, app, write_json
-from labkit.cli.asked import asked_for, runner_for, runtime_for
+from labkit.cli.asked import asked_for, prepared, runtime_for
 from labkit.cli.options import (
     AsJson,
     Baseline,
@@ -62,6 +62,7 @@ def plan(
     with answering(debug) as console:
         from labkit.study.budget import proposals, seconds_in
         from labkit.study.forecast import forecast
+        from labkit.study.runner import Runner
 
         span = seconds_in(budget) if budget else 0.0
         runtime = runtime_for(
@@ -74,8 +75,8 @@ def plan(
             compile=compiled,
         )
         asked = asked_for(baseline, sets, steps, seeds)
-        runner = runner_for(console, file, asked, runtime, runs=runs, only=only, workers=workers)
-        found = forecast(runner, measure=True, again=measure)
+        loaded, name, options = prepared(file, asked, runtime, runs=runs, only=only, workers=workers)
+        found = forecast(Runner(loaded, name, options, console), measure=True, again=measure)
         say_plan(console, found, proposals(found, span) if budget else (), as_json)
 
 

@@ -185,8 +185,8 @@ def _verdict(arm: Arm, baseline: Arm, gap: Difference, analysis: Analysis, *, ar
         return Verdict("none", reason="the baseline")
     if arm.placebo:
         return Verdict("placebo", reason=_placebos(analysis))
-    if gap.n > 1 and not analysis.at_look:
-        return Verdict("none", unstable=gap.unstable, reason=_waiting(analysis))
+    if arm.refused or (gap.n > 1 and not analysis.at_look):
+        return Verdict("none", unstable=gap.unstable, reason=arm.refused or _waiting(analysis))
 
     def further(gap: Difference) -> tuple[int, int]:
         sigma, variants = gap.error * math.sqrt(gap.n / 2), 1 if gap.unstable else max(pooled, 1)

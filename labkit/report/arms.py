@@ -117,6 +117,8 @@ class Arm:
     """One a seed, ascending; also of seeds that are no longer planned."""
     placebo: bool = False
     """Whether it is the baseline under other initial values."""
+    refused: str = ""
+    """Why it gets no verdict, whatever its runs say."""
     difference: Difference = UNCOMPARED
     """To the baseline, paired by seed."""
     matched: Mapping[str, Any] | None = None

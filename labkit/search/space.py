@@ -3,7 +3,7 @@
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -139,9 +139,10 @@ class Space:
     def joined(self, other: "Space") -> "Space":
         return Space({**self.ranges, **other.ranges})
 
-    def check(self, what: str, base: Spec) -> None:
-        """Raise Mistake for a value that fits into no combination, whatever else is chosen."""
-        for path, below in self.ranges.items():
+    def check(self, what: str, base: Spec, paths: Iterable[str] | None = None) -> None:
+        """Raise Mistake for a value, at some of the paths, that fits into no combination, whatever else is chosen."""
+        for path in self.ranges if paths is None else paths:
+            below = self.ranges[path]
             for value in below.values if isinstance(below, Choices) else (below.values[0], below.values[-1]):
                 if fault := self._fault(base, {path: value}):
                     raise Mistake(f"{what}: {fault}")

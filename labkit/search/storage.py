@@ -64,6 +64,13 @@ def opened(address: str) -> BaseStorage:
         ) from error
 
 
+def close(storage: BaseStorage) -> None:
+    """Let go of a database's connections."""
+    if isinstance(storage, RDBStorage):
+        storage.remove_session()
+        storage.engine.dispose()
+
+
 def public(address: str) -> str:
     """The address without user and password, to be written down."""
     if "://" not in address:

@@ -15,6 +15,7 @@ from labkit.search.method import Method
 from labkit.search.quiet import unwarned
 from labkit.search.reseeded import Reseeded
 from labkit.search.space import Changes, Space
+from labkit.search.storage import close
 from labkit.spec import Mistake
 
 State = Literal["done", "pruned", "invalid", "diverged", "failed", "running", "waiting"]
@@ -154,6 +155,10 @@ class Study:
                 return False
             raise
         return True
+
+    def close(self) -> None:
+        """Let go of the storage."""
+        close(self.storage)
 
     def give_back(self, asked: Asked) -> None:
         """Let the next one that asks have the trial."""

@@ -11,6 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 import labkit
+from labkit.search.tune import Tune, check_tuned
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
 from labkit.study.names import at, brief, is_safe, named, safe
 from labkit.study.sizes import by_rule, place_of, sizes_of
@@ -46,6 +47,7 @@ MORE_WORDS = {
     "looks": "looks=(4, 6, 10)",
     "margin": "margin=0.005",
     "placebo": "placebo=True",
+    "tune": "tune=Tune(nuisance={'optimizer.lr': log_uniform(1e-4, 1e-2)}, trials=12)",
 }
 """Those that it may have."""
 
@@ -170,6 +172,8 @@ class Experiment:
     """M in nats: a difference that certainly lies within ± M is negligible, and a tie where it may be 0."""
     placebo: bool | int = False
     """How many arms are the baseline again, under other initial values: what they differ by is noise."""
+    tune: Tune | None = None
+    """What is tuned for each arm on its own first, with other seeds; none: every arm is as it is written."""
 
     def __new__(cls, *unnamed: Any, **fields: Any) -> Self:
         """Refuse what is missing or misspelled in the words of the rest."""
@@ -189,6 +193,7 @@ class Experiment:
         self._check_words()
         assert self.arms
         self._check_match_by()
+        check_tuned(self.tune, [arm.spec for arm in self.arms], self.seed_list)
 
     @property
     def arms(self) -> tuple[Arm, ...]:

@@ -9,13 +9,13 @@ from labkit.tracking.record import Edition, Run
 
 
 def project_root(file: Path) -> Path:
-    """The nearest folder above with pyproject.toml or .git; else the one that holds `experiments`; else the file's."""
+    """The nearest folder above with pyproject.toml or .git, or with `experiments` or `sweeps`; else the file's."""
     file = file.resolve()
     for folder in file.parents:
         if (folder / "pyproject.toml").exists() or (folder / ".git").exists():
             return folder
     for folder in file.parents:
-        if folder.name == "experiments":
+        if folder.name in ("experiments", "sweeps"):
             return folder.parent
     return file.parent
 

@@ -7,9 +7,9 @@ import importlib
 import re
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -38,6 +38,8 @@ class Loaded:
     hypothesis: str
     called: str = ""
     """Its name where it is in no file; `file` then only says where it was made."""
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arm -> why it gets no verdict, whatever its runs say."""
 
     @property
     def name(self) -> str:
@@ -68,10 +70,15 @@ def load(path: Path) -> Loaded:
 
 def loaded_from(experiment: Experiment, path: Path, docstring: str) -> Loaded:
     """An experiment of a file, whose docstring has the question. Raises Mistake for a name that labkit needs."""
-    loaded = Loaded(experiment, path.resolve(), project_root(path), *_question(docstring))
-    if loaded.name in RESERVED:
-        raise Mistake(f"{path}: labkit keeps something of its own at runs/{loaded.name}; give the file another name")
+    loaded = Loaded(experiment, path.resolve(), project_root(path), *question_of(docstring))
+    check_name(loaded.name, path)
     return loaded
+
+
+def check_name(name: str, path: Path) -> None:
+    """Raise Mistake for a name that is labkit's own."""
+    if name in RESERVED:
+        raise Mistake(f"{path}: labkit keeps something of its own at runs/{name}; give the file another name")
 
 
 def module_of(path: Path) -> tuple[ModuleType, Path]:
@@ -190,7 +197,7 @@ def _experiment(module: ModuleType) -> Experiment:
     raise Mistake(f"{was}; write  {EXAMPLE}")
 
 
-def _question(docstring: str) -> tuple[str, str]:
+def question_of(docstring: str) -> tuple[str, str]:
     """What the docstring says under Question and Hypothesis, each down to the next empty line or word.
 
     Its first line is the question where no other one is.

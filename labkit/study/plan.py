@@ -109,7 +109,7 @@ class Planner:
         root = self.loaded.root
         return {_relative(file, root): hashlib.sha256(file.read_bytes()).hexdigest() for file in self.files}
 
-    def describe(self, arms: Sequence[Counted], command: str) -> None:
+    def describe(self, arms: Sequence[Counted], command: str, more: Mapping[str, Any] | None = None) -> None:
         """Write experiment.json: what every reader of the runs needs to know of the comparison."""
         self.edition.describe(
             {
@@ -127,15 +127,16 @@ class Planner:
                 "seeds": list(self.experiment.seed_list),
                 "looks": list(self.experiment.looks),
                 "margin": float(self.experiment.margin),
-                "arms": [self._arm(arm) for arm in arms],
+                "arms": [self.arm(arm) for arm in arms],
+                **(more or {}),
             }
         )
 
-    def plan(self, job: Job, store: Store) -> None:
+    def plan(self, job: Job, store: Store, more: Mapping[str, Any] | None = None) -> None:
         """Make the run's folder, with its spec, its sources and the facts; one that is there stays as it is."""
         if not job.run.record():
             sources = source.capture(job.run.source, self.loaded.root, self.files)
-            job.run.create(job.spec.as_json(), self._facts(job, store, sources))
+            job.run.create(job.spec.as_json(), {**self.facts(job, store, sources), **(more or {})})
 
     def empty(self, job: Job) -> bool:
         """Make room in a run's folder; False, and nothing is touched, while another process trains it."""
@@ -146,13 +147,15 @@ class Planner:
             return False
         return True
 
-    def _arm(self, counted: Counted) -> dict[str, Any]:
+    def arm(self, counted: Counted) -> dict[str, Any]:
+        """What the description says of an arm."""
         arm, base = counted.arm, self.experiment.arms[0]
         return {
             "name": arm.name,
             "label": self.experiment.label(arm),
             "baseline": arm.name == base.name,
             "placebo": arm.shift > 0,
+            "refused": self.loaded.refused.get(arm.name, ""),
             "fingerprint": arm.fingerprint,
             "changes": {path: list(change) for path, change in base.spec.differences(arm.spec).items()},
             "varied": self._varied(counted),
@@ -165,7 +168,8 @@ class Planner:
             "matched": counted.match and counted.match.as_json(),
         }
 
-    def _facts(self, job: Job, store: Store, sources: Mapping[str, str]) -> dict[str, Any]:
+    def facts(self, job: Job, store: Store, sources: Mapping[str, str]) -> dict[str, Any]:
+        """What is known of a run before it starts."""
         arm = job.counted.arm
         return {
             "experiment": self.edition.name,

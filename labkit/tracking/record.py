@@ -97,6 +97,15 @@ class Run:
         write_json(self.path / "spec.json", {"version": VERSION, "spec": spec})
         write_json(self.path / "record.json", {"version": VERSION, "status": "planned", "step": 0, **facts})
 
+    def adopt(self, other: "Run", facts: Mapping[str, Any]) -> None:
+        """Plan the run as already made: with the end and the curves of another of the same spec, and its own facts."""
+        if self.record():
+            return
+        write_json(self.path / "spec.json", {"version": VERSION, "spec": other.spec()})
+        if (curves := other.path / "metrics.jsonl").exists():
+            write_bytes(self.path / "metrics.jsonl", curves.read_bytes())
+        write_json(self.path / "record.json", {**other.record(), **facts, "answered_from": str(other.path)})
+
     def spec(self) -> dict[str, Any]:
         """What was planned; empty where nothing was. Raises Damaged."""
         planned = _read(self.path / "spec.json", Planned, self._remedy)
@@ -215,13 +224,21 @@ class Run:
             else:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def request_stop(self) -> None:
-        """Ask the run's owner to checkpoint and leave."""
-        (self.path / "stop").touch()
+    def request_stop(self, reason: str = "") -> None:
+        """Ask the run's owner to checkpoint and leave; with the reason "pruned", to end the run there."""
+        write_bytes(self.path / "stop", reason.encode())
 
     @property
     def stop_requested(self) -> bool:
         return (self.path / "stop").exists()
+
+    @property
+    def stop_reason(self) -> str:
+        """Why it was asked to leave; empty where nobody asked, or nobody said."""
+        try:
+            return (self.path / "stop").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
 
     def clear_stop(self) -> None:
         (self.path / "stop").unlink(missing_ok=True)

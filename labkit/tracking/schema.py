@@ -64,6 +64,7 @@ class Record(Part):
     diverged_at: int | None = None
     error: str | None = None
     final: dict[str, float | None] = {}
+    tags: dict[str, str] = {}
     by_position: Positions = Positions()
     beyond: Beyond = Beyond()
 
@@ -106,6 +107,7 @@ class Arm(Part):
     steps: PositiveInt
     matched: Matched | None = None
     placebo: bool = False
+    refused: str = ""
 
 
 class Look(Part):

@@ -31,7 +31,7 @@ ShouldStop = Callable[[], bool]
 
 
 def train(run: Run, spec: RunSpec, runtime: Runtime, store: Store, should_stop: ShouldStop) -> str:
-    """Train a run to its end, or until `should_stop` says so between two steps: done, diverged or paused.
+    """Train a run to its end, or until `should_stop` says so between two steps: done, diverged, paused or pruned.
 
     Goes on from the run's last checkpoint, in exact mode to the same bits.
     Raises Mistake for a runtime that does not fit the spec or the machine.
@@ -120,7 +120,7 @@ class Session:
             self.begin()
         try:
             yield from self.turn()
-            return self.end() if (yield from self.advance(should_stop)) else self.pause()
+            return self.end() if (yield from self.advance(should_stop)) else self.stop()
         except Diverged as diverged:
             return self.diverge(diverged.step)
 
@@ -225,6 +225,17 @@ class Session:
             self.checkpoints.save(self.done, packed(self.weights, self.optimizer), facts)
             self.cadence.wrote(time.monotonic() - start)
             self.run.update(step=self.done, seconds=self.clock.seconds)
+
+    def stop(self) -> str:
+        """Leave before the end: for good where the run's driver has seen enough of it."""
+        return self.prune() if self.run.stop_reason == "pruned" else self.pause()
+
+    def prune(self) -> str:
+        with self.apart():
+            final = {"train/loss": self.watch.mean} if self.watch.recent else {}
+            status = self.leave("pruned", final=final | self.pace())
+            self.checkpoints.clear()
+        return status
 
     def pause(self) -> str:
         self.save()

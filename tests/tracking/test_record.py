@@ -114,8 +114,11 @@ def test_a_run_has_one_owner_and_the_lock_dies_with_its_process(run: Run) -> Non
 
 
 def test_a_stop_is_asked_for_through_the_folder(run: Run) -> None:
+    assert (run.stop_requested, run.stop_reason) == (False, "")
     run.request_stop()
-    assert run.stop_requested
+    assert (run.stop_requested, run.stop_reason) == (True, "")
+    run.request_stop("pruned")
+    assert (run.stop_requested, run.stop_reason) == (True, "pruned")
     run.clear_stop()
     assert not run.stop_requested
 

@@ -143,6 +143,18 @@ def test_every_optimizer_learns(lab, longer, optimizer: str) -> None:
     assert losses[-1] < losses[0] - 0.5
 
 
+def test_a_run_that_its_driver_has_seen_enough_of_is_pruned_and_leaves_no_checkpoint(lab) -> None:
+    run = lab.plan(lab.spec)
+    run.request_stop("pruned")
+    lab.train(run=run, should_stop=after(5))
+    record = run.record()
+    assert (record["status"], record["step"]) == ("pruned", 5)
+    assert not list(run.checkpoints.glob("step-*"))
+    run.clear_stop()
+    lab.train(run=run)
+    assert run.record()["status"] == "done"
+
+
 def test_a_paused_run_says_where_it_is(lab) -> None:
     run = lab.train(should_stop=after(5))
     record = run.record()

@@ -98,6 +98,7 @@ def _tags(run: Run, record: Mapping[str, Any], setting: Setting, status: str) ->
     yield "status", status
     yield "labkit.edition", setting.title
     yield "labkit.record", address(run)
+    yield from (record.get("tags") or {}).items()
     for key in ("device", "mode", "kernels", "precision"):
         if record.get(key):
             yield key, str(record[key])

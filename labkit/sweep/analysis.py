@@ -1,0 +1,158 @@
+"""What the trials of a branch say: which choices matter, each choice at its best, what pruning saved, whom it met."""
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import FrozenTrial
+
+from labkit.search.quiet import unwarned
+from labkit.search.space import Space
+from labkit.search.study import counted, state_of
+from labkit.sweep.branch import Branch
+
+DRAWS = 60
+"""Times that the trials are drawn again, for the interval of an importance."""
+
+FEWEST = 6
+"""Finished trials below which nothing is said of importance."""
+
+CLOSEST = 5
+"""Of so many of the best it is said how near they came to being pruned."""
+
+
+@dataclass(frozen=True)
+class Importance:
+    """The share of a parameter in what makes the better half better (PED-ANOVA, arXiv:2304.10255)."""
+
+    name: str
+    share: float
+    low: float
+    high: float
+    """The ends of its 90 % interval over bootstrap draws of the trials."""
+
+
+@dataclass(frozen=True)
+class AtBest:
+    """One value of a choice, at the best that was found with it."""
+
+    name: str
+    value: Any
+    trials: int
+    best: FrozenTrial
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """How near a trial came to being pruned: where the most others were ahead of it."""
+
+    trial: FrozenTrial
+    point: int
+    ahead: float
+    """The share of the other trials that were better at this point."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Steps of training that pruning left out."""
+
+    made: int
+    planned: int
+
+    @property
+    def share(self) -> float:
+        return 1 - self.made / self.planned if self.planned else 0.0
+
+
+def importances(branch: Branch, seed: int = 0) -> list[Importance]:
+    """The most important parameter first; empty where there are too few trials, or all have the same values."""
+    done = branch.ranked
+    if len(done) < FEWEST:
+        return []
+    shares = _shares(branch, done)
+    draw = np.random.default_rng(seed)
+    again = [_shares(branch, [done[i] for i in draw.integers(len(done), size=len(done))]) for _ in range(DRAWS)]
+    found: list[Importance] = []
+    for name, share in shares.items():
+        values = [one.get(name, 0.0) for one in again if one]
+        low, high = np.quantile(values, (0.05, 0.95)) if values else (math.nan, math.nan)
+        found.append(Importance(name, share, float(low), float(high)))
+    return sorted(found, key=lambda one: -one.share)
+
+
+def _shares(branch: Branch, trials: Sequence[FrozenTrial]) -> dict[str, float]:
+    study = optuna.create_study(directions=[one.direction for one in branch.objectives])
+    study.add_trials(trials)
+    sign = 1 if branch.objectives[0].direction == "minimize" else -1
+    with unwarned(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the target is taken for one to be low, which it is
+        try:
+            evaluator = PedAnovaImportanceEvaluator()
+            return get_param_importances(study, evaluator=evaluator, target=lambda one: sign * one.values[0])
+        except (RuntimeError, ValueError):  # all of one value
+            return {}
+
+
+def at_best(branch: Branch, space: Space) -> list[AtBest]:
+    """For every value of the space's choices: the best trial that has it, the best value first."""
+    found: list[AtBest] = []
+    for name, below in space.every.items():
+        if below.count is None:
+            continue
+        rows: list[AtBest] = []
+        for value in below.values:
+            having = [trial for trial in branch.ranked if name in trial.params and trial.params[name] == value]
+            if having:
+                rows.append(AtBest(name, value, len(having), having[0]))
+        order = {trial.number: place for place, trial in enumerate(branch.ranked)}
+        found += sorted(rows, key=lambda row: order[row.best.number]) if len(rows) > 1 else []
+    return found
+
+
+def saved(branches: Sequence[Branch]) -> Saved:
+    """Over all trials that were trained."""
+    runs = [trial.user_attrs["run"] for branch in branches for trial in branch.known if "run" in trial.user_attrs]
+    pruned = [trial.user_attrs["run"] for branch in branches for trial in branch.known if state_of(trial) == "pruned"]
+    made = sum(run["steps"] for run in runs) - sum(run["steps"] - run["step"] for run in pruned if run)
+    return Saved(made, sum(run["steps"] for run in runs))
+
+
+def narrow(branch: Branch) -> list[Narrow]:
+    """The best trials, each where it stood worst among the others that were measured there."""
+    first = branch.study.search.method.pruner.first(branch.study.search.points)
+    sign = 1 if branch.objectives[0].direction == "minimize" else -1
+    others = [trial for trial in counted(branch.known) if trial.intermediate_values]
+    found: list[Narrow] = []
+    for trial in branch.ranked[:CLOSEST]:
+        places = [(_ahead(trial, point, others, sign), point) for point in trial.intermediate_values if point >= first]
+        if places:
+            ahead, point = max(places, key=lambda place: (place[0], -place[1]))
+            found.append(Narrow(trial, point, ahead))
+    return found
+
+
+def _ahead(trial: FrozenTrial, point: int, others: Sequence[FrozenTrial], sign: int) -> float:
+    there = [one for one in others if point in one.intermediate_values and one.number != trial.number]
+    mine = sign * trial.intermediate_values[point]
+    return sum(sign * one.intermediate_values[point] < mine for one in there) / len(there) if there else 0.0
+
+
+def lost(branch: Branch) -> list[tuple[FrozenTrial, str]]:
+    """The trials that came to no value, with what became of them: diverged, failed, invalid."""
+    return [(trial, state) for trial in branch.known if (state := state_of(trial)) in ("diverged", "failed", "invalid")]
+
+
+def reasons(branches: Sequence[Branch]) -> Mapping[str, int]:
+    """Why combinations were invalid -> how often."""
+    found: dict[str, int] = {}
+    for branch in branches:
+        for trial, state in lost(branch):
+            if state == "invalid":
+                why = str(trial.user_attrs.get("why", "")).partition("\n")[0]
+                found[why] = found.get(why, 0) + 1
+    return dict(sorted(found.items(), key=lambda one: -one[1]))

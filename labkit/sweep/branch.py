@@ -1,0 +1,84 @@
+"""A branch of a sweep: one study, and the arm that its trials change. A search has one, a comparison one an arm."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optuna.trial import FrozenTrial
+
+from labkit.search.space import Changes, Space
+from labkit.search.study import Study, counted, state_of
+from labkit.study.experiment import Arm
+from labkit.study.names import safe, tails
+from labkit.sweep.objectives import Objective
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """Trials that compete with one another."""
+
+    arm: Arm
+    study: Study
+    space: Space
+    objectives: Sequence[Objective]
+    trials: int
+    """How many that count it is to have."""
+    alone: bool
+    """Whether it is the only one."""
+
+    @property
+    def name(self) -> str:
+        return "" if self.alone else self.arm.name
+
+    @property
+    def known(self) -> list[FrozenTrial]:
+        """Every trial, by number."""
+        return self.study.trials
+
+    @property
+    def asked(self) -> int:
+        """Trials that count, under way or ended."""
+        return len(counted(self.known))
+
+    @property
+    def wants(self) -> bool:
+        """Whether another trial is to be asked."""
+        known = self.known
+        if any(state_of(trial) == "waiting" for trial in known):
+            return True
+        return len(counted(known)) < self.trials and not self.study.exhausted
+
+    @property
+    def is_over(self) -> bool:
+        known = self.known
+        return not self.wants and all(trial.state.is_finished() for trial in known)
+
+    def folder(self, number: int) -> str:
+        """What a trial's runs lie under."""
+        return f"trial-{number:03d}" if self.alone else f"{self.arm.name}-{number:03d}"
+
+    def label(self, params: Mapping[str, Any]) -> str:
+        return safe(short(params))
+
+    def changes(self, trial: FrozenTrial) -> Changes:
+        return self.space.changes(trial.params)
+
+    @property
+    def ranked(self) -> list[FrozenTrial]:
+        """The finished trials of the number asked for, the best first; of several objectives by the first."""
+        first = self.objectives[0]
+        done = [trial for trial in counted(self.known)[: self.trials] if state_of(trial) == "done"]
+        return sorted(done, key=lambda trial: (trial.values[0], trial.number), reverse=first.direction == "maximize")
+
+    @property
+    def best(self) -> FrozenTrial | None:
+        return next(iter(self.ranked), None)
+
+
+def short(params: Mapping[str, Any]) -> str:
+    """``norm=layer, lr=0.00312``: parameters for people, three digits each."""
+    names = tails(params)
+    return ", ".join(
+        f"{names[name]}={value:.3g}" if isinstance(value, float) else f"{names[name]}={value}"
+        for name, value in params.items()
+    )

@@ -1,0 +1,121 @@
+"""What the command line shows of a sweep: the best trials, the front, the arms at their best; and the same as JSON."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from optuna.trial import FrozenTrial
+
+from labkit.report import formats
+from labkit.report.arms import finite
+from labkit.search.study import state_of
+from labkit.study.counting import Counted
+from labkit.sweep.branch import Branch, short
+from labkit.sweep.front import front
+from labkit.sweep.runner import Searched, SweepRunner
+from labkit.sweep.winners import rows
+from labkit.tracking.console import Console
+
+VERSION = 1
+SHOWN = 5
+"""How many of the best trials are listed."""
+
+
+def show_search(console: Console, searched: Searched, page: Path) -> None:
+    """The best trials, what became of the others, and where to read on."""
+    branch = searched.branches[0]
+    keys = [one.key for one in branch.objectives]
+    several = len(keys) > 1
+    chosen = front(branch) if several else branch.ranked[:SHOWN]
+    title = f"{searched.title}  {'the Pareto front' if several else 'the best trials'}"
+    body = [[f"{trial.number}", *map(formats.value, trial.values), short(trial.params)] for trial in chosen]
+    console.say()
+    console.table(title, ["trial", *keys, "choices"], body, words=["choices"])
+    console.show(tally(searched.branches))
+    show_where(console, searched, page)
+
+
+def show_tuned(console: Console, searched: Searched) -> None:
+    """Every arm at its best setting."""
+    headers, body = rows(searched.branches, searched.winners)
+    console.say()
+    console.table(f"{searched.title}  each arm at its best", headers, body, left=2, words=headers[-1:])
+    console.show(tally(searched.branches))
+
+
+def show_where(console: Console, searched: Searched, page: Path) -> None:
+    console.say()
+    console.say(f"report  {page}")
+    console.say(f"next    optuna-dashboard {searched.storage}", "")
+    console.say("        labkit ui", "")
+
+
+def tally(branches: Sequence[Branch]) -> str:
+    """``24 trials: 18 done, 5 pruned, 1 diverged; 3 combinations were invalid and cost nothing``"""
+    states = Counter(state_of(trial) for branch in branches for trial in branch.known)
+    invalid = states.pop("invalid", 0)
+    told = ", ".join(f"{count} {state}" for state, count in states.items())
+    costs = f"; {formats.plural(invalid, 'combination')} invalid, at no cost" if invalid else ""
+    return f"{formats.plural(states.total(), 'trial')}: {told}{costs}"
+
+
+def search_as_json(searched: Searched, page: Path) -> dict[str, Any]:
+    """Every trial of every branch, as plain JSON values."""
+    return finite(
+        {
+            "version": VERSION,
+            "title": searched.title,
+            "storage": searched.storage,
+            "report": str(page),
+            "branches": [_branch_as_json(branch, searched) for branch in searched.branches],
+        }
+    )
+
+
+def show_plan(console: Console, runner: SweepRunner) -> None:
+    """A dry run: what is searched, and how."""
+    for counted, search, trials in runner.searches()[:1]:
+        body = [[name, below.words] for name, below in search.space.every.items()]
+        console.table(runner.edition.title, ["parameter", "range"], body, left=2)
+        size = search.space.size
+        of = f" of {size:,} combinations" if size else ""
+        console.show(f"{formats.plural(trials, 'trial')}{of} by {search.method.sampler.label}, study {search.name}")
+        console.show(f"to train, at most: {formats.scientific(_flops(runner, counted, trials))} FLOPs")
+
+
+def plan_as_json(runner: SweepRunner) -> dict[str, Any]:
+    searches = [
+        {"arm": counted.arm.name, "study": search.name, "trials": trials, "space": search.space.as_json()}
+        for counted, search, trials in runner.searches()
+    ]
+    return {"version": VERSION, "title": runner.edition.title, "searches": searches}
+
+
+def _flops(runner: SweepRunner, counted: Counted, trials: int) -> float:
+    return counted.flops * trials * len(runner.seeds) * len(runner.searches())
+
+
+def _branch_as_json(branch: Branch, searched: Searched) -> dict[str, Any]:
+    best = branch.best
+    edges = {name: why for one in searched.winners if one.branch is branch for name, why in one.edges.items()}
+    return {
+        "arm": branch.arm.name,
+        "study": branch.study.search.name,
+        "objectives": {one.key: one.direction for one in branch.objectives},
+        "best": None if best is None else best.number,
+        "edges": edges,
+        "front": [trial.number for trial in front(branch)],
+        "trials": [_trial_as_json(trial) for trial in branch.known],
+    }
+
+
+def _trial_as_json(trial: FrozenTrial) -> dict[str, Any]:
+    return {
+        "number": trial.number,
+        "state": state_of(trial),
+        "params": trial.params,
+        "values": trial.values,
+        "why": trial.user_attrs.get("why", ""),
+        "run": trial.user_attrs.get("run", {}),
+    }

@@ -1,0 +1,75 @@
+"""From what was asked to a run spec that is counted; and what every view is told of the trials."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labkit.search.space import refused
+from labkit.search.study import Asked
+from labkit.spec import Mistake
+from labkit.study.counting import Counted, counted
+from labkit.study.experiment import Arm, Experiment
+from labkit.study.matching import matched
+from labkit.sweep.branch import Branch
+from labkit.sweep.folders import Folders
+from labkit.sweep.objectives import Objective
+from labkit.train.run import RunSpec
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What all trials of a sweep have in common."""
+
+    sweep: str
+    """Its title."""
+    experiment: Experiment
+    """How trials are matched."""
+    base: Path
+    """The folder that relative paths in specs start from."""
+    baseline: Counted
+    objectives: Sequence[Objective]
+    seeds: Sequence[int]
+    command: str
+    facts: Mapping[str, Any]
+    """What the description says beside the arms."""
+    constraints: Mapping[str, Callable[[RunSpec], bool]] = field(default_factory=dict[str, Callable[[RunSpec], bool]])
+
+    def counted(self, branch: Branch, asked: Asked) -> Counted | str:
+        """The arm of a trial with what it costs, or why it is invalid."""
+        if fault := refused(branch.arm.spec, asked.changes):
+            return fault
+        spec = branch.arm.spec.patched(asked.changes)
+        for name, holds in self.constraints.items():
+            if not holds(spec):
+                return name
+        try:
+            return self._matched(Arm(branch.folder(asked.number), spec, asked.changes), branch)
+        except Mistake as fault:
+            return str(fault).partition(": ")[2] or str(fault)
+
+    def tags(self, branch: Branch | None, asked: Asked | None) -> dict[str, str]:
+        """What MLflow's runs are told apart by."""
+        if branch is None or asked is None:
+            return {"sweep": self.sweep}
+        study = {"sweep": self.sweep, "study": branch.study.search.name, "trial": str(asked.number)}
+        return study | {"choices": branch.label(asked.params)} | ({"arm": branch.name} if branch.name else {})
+
+    def describe(self, folders: Folders) -> None:
+        folders.describe(self.baseline, self.facts, self.command)
+
+    def _matched(self, arm: Arm, branch: Branch) -> Counted:
+        """In a search each trial is brought to the base's size; the arms of a comparison are already."""
+        if self.experiment.match == "none" or not branch.alone:
+            return counted(arm, self.base)
+        pair = Experiment(
+            baseline=branch.arm.spec,
+            variants={arm.name: arm.changes},
+            seeds=1,
+            metric=self.experiment.metric,
+            match=self.experiment.match,
+            match_by=self.experiment.match_by,
+            tolerance=self.experiment.tolerance,
+        )
+        found = matched(pair, self.base)
+        return found[1] if len(found) > 1 else counted(arm, self.base)

@@ -1,0 +1,127 @@
+"""The best trial of every arm, as arms of an experiment; and whether its range held it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optuna.trial import FrozenTrial
+
+from labkit.report import formats
+from labkit.search.ranges import Choices, Integers, LogUniform, Range, Uniform
+from labkit.search.space import refused
+from labkit.spec import Mistake
+from labkit.study.experiment import Experiment
+from labkit.study.loading import Loaded
+from labkit.sweep.branch import Branch, short
+from labkit.train.run import RunSpec
+
+
+@dataclass(frozen=True)
+class Winner:
+    """An arm at its best setting."""
+
+    branch: Branch
+    trial: FrozenTrial
+    margin: float = 0.0
+    """Nats within which another setting is as good."""
+
+    @property
+    def name(self) -> str:
+        return self.branch.arm.name
+
+    @property
+    def spec(self) -> RunSpec:
+        return self.branch.arm.spec.patched(self.branch.changes(self.trial))
+
+    @property
+    def edges(self) -> dict[str, str]:
+        """Name -> why the best may lie outside the range: it is at an end of it that could be moved."""
+        params, space = self.trial.params, self.branch.space
+        ranges = space.parameters(params)
+        return {
+            name: f"{name.rpartition('.')[2]} {params[name]:.3g} at the {end} edge of {_ends(ranges[name])}"
+            for name, end in space.edges(params).items()
+            if self._goes_on(name, beyond(ranges[name], end)) and not self._is_flat(name)
+        }
+
+    def _is_flat(self, name: str) -> bool:
+        """Whether a trial away from the edge is as good, so that nothing hangs on this parameter."""
+        inner = [trial for trial in self.branch.ranked if name not in self.branch.space.edges(trial.params)]
+        return bool(inner) and abs(inner[0].values[0] - self.trial.values[0]) <= self.margin
+
+    def _goes_on(self, name: str, value: Any) -> bool:
+        """Whether a value outside the range would be a spec as well."""
+        params = {**self.trial.params, name: value}
+        changes = self.branch.space.walk(lambda one, below: params[one])
+        return not refused(self.branch.arm.spec, changes)
+
+
+def beyond(below: Range, end: str) -> Any:
+    """A value a little outside an end of a range."""
+    sign = 1 if end == "upper" else -1
+    if isinstance(below, LogUniform):
+        return below.high * 1.1 if sign > 0 else below.low / 1.1
+    if isinstance(below, Uniform):
+        return (below.high if sign > 0 else below.low) + sign * 0.1 * (below.high - below.low)
+    if isinstance(below, Integers):
+        return (below.values[-1] if sign > 0 else below.low) + sign * below.step
+    assert not isinstance(below, Choices)
+    raise AssertionError
+
+
+def _ends(below: Range) -> str:
+    return f"{below.values[0]:g} to {below.values[-1]:g}"
+
+
+def winners(branches: Sequence[Branch], margin: float) -> list[Winner]:
+    """The best trial of every branch that has one, in their order."""
+    return [Winner(branch, best, margin) for branch in branches if (best := branch.best) is not None]
+
+
+def verdict_of(loaded: Loaded, found: Sequence[Winner]) -> Loaded:
+    """The comparison of the winners on the experiment's own seeds; arms whose best is at an edge get no verdict.
+
+    Raises Mistake where the baseline has no winner, or nothing is left to compare with it.
+    """
+    if not found or found[0].name != "baseline":
+        raise Mistake("baseline: none of its trials came to its end; change the nuisance ranges or the base")
+    if len(found) < 2:
+        raise Mistake("variants: none of their trials came to their end; change the nuisance ranges")
+    experiment = loaded.experiment
+    settled = Experiment(
+        baseline=found[0].spec,
+        variants={winner.name: winner.spec for winner in found[1:]},
+        seeds=experiment.seeds,
+        metric=experiment.metric,
+        match=experiment.match,
+        match_by=experiment.match_by,
+        tolerance=experiment.tolerance,
+        looks=experiment.looks,
+        margin=experiment.margin,
+        placebo=experiment.placebo,
+    )
+    return replace(loaded, experiment=settled, refused=refusals(found))
+
+
+def refusals(found: Sequence[Winner]) -> dict[str, str]:
+    """Arm -> why it gets no verdict."""
+    told = {winner.name: "; ".join(winner.edges.values()) for winner in found}
+    base = told.pop("baseline", "")
+    told = {name: "; ".join(filter(None, [why, base and f"baseline {base}"])) for name, why in told.items()}
+    return {name: f"best {why}: widen it" for name, why in told.items() if why}
+
+
+def rows(branches: Sequence[Branch], found: Sequence[Winner]) -> tuple[list[str], list[list[str]]]:
+    """The table of the arms at their best: headers and rows of texts."""
+    metric = branches[0].objectives[0].key
+    headers = ["arm", "at its best", f"{metric}, tuned", "trials", "edge"]
+    best = {winner.name: winner for winner in found}
+    return headers, [_row(branch, best.get(branch.arm.name)) for branch in branches]
+
+
+def _row(branch: Branch, winner: Winner | None) -> list[str]:
+    count = str(branch.asked)
+    if winner is None:
+        return [branch.arm.name, "none came to its end", "-", count, ""]
+    edges = ", ".join(winner.edges.values()) or "-"
+    return [winner.name, short(winner.trial.params), formats.value(winner.trial.values[0]), count, edges]

@@ -1,0 +1,126 @@
+"""A project with room for sweeps, and a worker whose runs are over at once: their loss is a function of their spec."""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.study.editions import Asked
+from labkit.study.executors import Answer, Slot
+from labkit.study.runner import Options
+from labkit.sweep import pool
+from labkit.sweep import runner as runner_module
+from labkit.sweep.loading import load_sweep, on_edition
+from labkit.sweep.runner import SweepRunner
+from labkit.tracking.console import Console
+from labkit.tracking.record import Run
+from labkit.train.run import Runtime
+
+Write = Callable[..., Path]
+
+SEARCH = """
+sweep = Sweep(
+    base=pico,
+    scientific={"model.norm": ["rms", "layer"]},
+    nuisance={"optimizer.lr": log_uniform(1e-3, 1e-1)},
+    trials=8,
+    minimize="val/loss",
+)
+"""
+
+
+class NoMirror:
+    """An MLflow that nobody looks at."""
+
+    def __init__(self, *_: object) -> None: ...
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module.mlflow, "Mirror", NoMirror)
+
+
+def loss_of(spec: dict[str, Any]) -> float:
+    """Best at lr 0.01; the layer norm is better by 0.1, and seeds differ by thousandths."""
+    layer = spec["model"]["norm"]["kind"] == "layer"
+    noise = (7 * spec["seed"]["data"] + 3 * layer) % 5 / 1000
+    return (
+        2
+        + (math.log10(spec["optimizer"]["lr"]) + 2) ** 2
+        - 0.1 * layer
+        + noise
+        + (spec["schedule"]["warmup"] - 0.1) ** 2
+    )
+
+
+class Synthetic:
+    """A worker that is done at once; `made` counts its runs."""
+
+    made: list[Path] = []  # noqa: RUF012
+    alive = True
+
+    def __init__(self, slot: Slot) -> None: ...
+    def leave(self) -> None: ...
+    def end(self) -> None: ...
+
+    def train(self, run: Run) -> Answer:
+        spec, record = run.spec(), run.record()
+        self.made.append(run.path)
+        loss, steps = loss_of(spec), record["steps"]
+        with run.lock():
+            if spec["optimizer"]["lr"] > 0.2:
+                run.update(status="diverged", diverged_at=3, started=time.time(), ended=time.time())
+                return Answer("diverged")
+            points = spec["evaluation"]["points"]
+            for point in range(1, points + 1):
+                run.append(steps * point // points, {"val/loss": loss + points / point})
+            final = {"val/loss": loss, "perf/tokens_per_s": 1000 * spec["optimizer"]["lr"]}
+            run.update(status="done", step=steps, started=time.time(), ended=time.time(), seconds=1.0, final=final)
+        return Answer("done")
+
+
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report, which takes seconds, is for the tests that look at it."""
+    monkeypatch.setattr(runner_module.page, "write", lambda _: None)
+
+
+@pytest.fixture
+def synthetic(monkeypatch: pytest.MonkeyPatch) -> type[Synthetic]:
+    monkeypatch.setattr(pool, "Worker", Synthetic)
+    Synthetic.made = []
+    return Synthetic
+
+
+@pytest.fixture
+def write_sweep(project: Path) -> Write:
+    """Put a sweep into the project's sweeps."""
+    (project / "sweeps").mkdir()
+
+    def written(code: str, name: str = "mine.py", head: str = "") -> Path:
+        path = project / "sweeps" / name
+        words = "Experiment, Sweep, Tune, choice, integers, log_uniform, uniform"
+        path.write_text(
+            f'"""What matters?"""\n{head}\nfrom experiments.baselines import pico\nfrom labkit import {words}\n{code}'
+        )
+        return path
+
+    return written
+
+
+def made(file: Path, asked: Asked = Asked(), *, trials: int = 0, storage: str = "", workers: int = 1) -> SweepRunner:  # noqa: B008
+    found, name = on_edition(load_sweep(file), asked, trials)
+    options = Options(file.parents[1] / "runs", Runtime(device="cpu"), "labkit sweep", workers=workers)
+    return SweepRunner(found, name, options, Console(), storage)
+
+
+def records(runs: Path) -> dict[str, dict[str, Any]]:
+    """Variant -> the record of its one run."""
+    found = [json.loads(path.read_text()) for path in sorted(runs.glob("*/*/*/*/record.json"))]
+    return {record["variant"]: record for record in found}

@@ -1,0 +1,36 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from labkit.sweep.results import search_as_json
+from tests.sweep.conftest import SEARCH, Write, made
+
+pytestmark = pytest.mark.usefixtures("synthetic")
+
+
+def test_the_page_tells_what_matters_and_is_the_same_every_time(write_sweep: Write) -> None:
+    pruned = 'trials=14, pruner={"kind": "median", "startup": 2}'
+    file = write_sweep(SEARCH.replace("trials=8", pruned).replace("1e-1", "0.4"))
+    _, searched = made(file).run()
+    path = searched.edition.path / "report.html"
+    page = path.read_text()
+    headings = ["The best beside the base", "What matters", "Each choice at its best", "Optuna's views", "All trials"]
+    for heading in [*headings, "What pruning saved", "others ahead there", "Where it diverged or failed"]:
+        assert heading in page
+    assert "optuna-dashboard" in page
+    assert page.count("<svg") > 4
+    path.unlink()
+    made(file).run()
+    assert path.read_text() == page
+    told = json.loads(json.dumps(search_as_json(searched, path)))
+    best = told["branches"][0]["trials"][told["branches"][0]["best"]]
+    assert best["values"][0] < 2.2
+
+
+def test_the_page_of_two_objectives_shows_their_front(write_sweep: Write) -> None:
+    code = SEARCH.replace('minimize="val/loss"', 'minimize="val/loss", maximize="perf/tokens_per_s"')
+    _, searched = made(write_sweep(code)).run()
+    page = Path(searched.edition.path / "report.html").read_text()
+    assert "<h2>The Pareto front</h2>" in page
+    assert "those that no other beats in both are joined" in page
