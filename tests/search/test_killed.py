@@ -15,7 +15,11 @@ import pytest
 
 from tests.search.worker import made, state_of
 
-TRIALS, WORKERS = 200, 4
+WORKERS = 4
+KILLS = {"journal": 6, "postgresql": 3}
+TRIALS = {"journal": 200, "postgresql": 200 if os.environ.get("LABKIT_LONG_TESTS") else 40}
+"""A trial takes PostgreSQL a tenth of a second: LABKIT_LONG_TESTS=1 has as many of them there."""
+
 ROOT = Path(__file__).parents[2]
 BINARIES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 
@@ -50,30 +54,30 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def hire(address: str, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.search.worker", address, str(TRIALS), str(log)]
+def hire(address: str, log: Path, trials: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.search.worker", address, str(trials), str(log)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with log.with_suffix(".errors").open("ab") as errors:
         return subprocess.Popen(command, env=environment, cwd=ROOT, stderr=errors)
 
 
-def killed_at_random(address: str, log: Path) -> int:
-    """Have the trials done by workers that do not live long; how many were killed."""
-    draw, kills = random.Random(0), 0
+def killed_at_random(address: str, log: Path, trials: int, kills: int) -> int:
+    """Have the trials done by workers of which one is killed now and then; how many were killed."""
+    draw = random.Random(0)
+    marks = sorted(draw.sample(range(5, trials - 10), kills))
     made(address).close()
-    crew = [hire(address, log) for _ in range(WORKERS)]
+    crew = [hire(address, log, trials) for _ in range(WORKERS)]
     while any(worker.poll() is None for worker in crew):
-        time.sleep(draw.uniform(0.05, 0.25))
-        begun = log.read_bytes().count(b"\n") if log.exists() else 0
-        victim = draw.randrange(WORKERS)
-        if 5 < begun < TRIALS - 20 and crew[victim].poll() is None:
-            crew[victim].kill()
-            kills += 1
+        time.sleep(0.02)
+        told = log.read_bytes().count(b"\n") if log.exists() else 0
+        if len(marks) > 0 and told >= marks[0]:
+            marks.pop(0)
+            crew[draw.randrange(WORKERS)].kill()
         for index, worker in enumerate(crew):
             if worker.poll() not in (None, 0):
                 worker.wait()
-                crew[index] = hire(address, log)
-    return kills
+                crew[index] = hire(address, log, trials)
+    return kills - len(marks)
 
 
 @pytest.mark.parametrize("kind", ["journal", "postgresql"])
@@ -82,13 +86,14 @@ def test_every_trial_ends_exactly_once_whoever_is_killed(
 ) -> None:
     address = str(tmp_path / "a.journal") if kind == "journal" else request.getfixturevalue("server")
     log = tmp_path / "told"
-    kills = killed_at_random(address, log)
-    assert kills >= 3
+    wanted = TRIALS[kind]
+    kills = killed_at_random(address, log, wanted, KILLS[kind])
+    assert kills == KILLS[kind]
     study = made(address)
     trials, studies = study.trials, study.storage.get_all_studies()
     study.close()
     assert Counter(map(state_of, trials)) == {"done": len(trials)}
-    assert TRIALS <= len(trials) < TRIALS + WORKERS
+    assert wanted <= len(trials) < wanted + WORKERS
     assert [trial.number for trial in trials] == list(range(len(trials)))
     told = Counter(log.read_text().split())
     assert set(told.values()) == {1}

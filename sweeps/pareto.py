@@ -1,0 +1,26 @@
+"""Loss against speed: depth, width, key-value heads and the feed-forward unit.
+
+Question    Which shapes of a model of some 10M parameters lie on the front of validation loss against tokens a second?
+Hypothesis  Shallow and wide ones are the fast end, deep ones the good end, and fewer key-value heads are on it
+            throughout.
+"""
+
+from experiments.baselines import mini
+from labkit import Sweep, integers, log_uniform
+
+sweep = Sweep(
+    base=mini.patched({"evaluation.beyond": []}),
+    scientific={
+        "model.n_layers": integers(3, 9, 2),
+        "model.d_model": integers(256, 384, 64),
+        "model.attention": [
+            {"kind": "gqa", "head_dim": 64, "n_heads": 4, "n_kv_heads": 4},
+            {"kind": "gqa", "head_dim": 64, "n_heads": 4, "n_kv_heads": 1},
+        ],
+        "model.feedforward": ["gelu", {"kind": "swiglu", "multiple_of": 64}],
+    },
+    nuisance={"optimizer.lr": log_uniform(5e-4, 8e-3)},
+    trials=40,
+    minimize="val/loss",
+    maximize="perf/tokens_per_s",
+)

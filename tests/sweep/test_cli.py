@@ -1,0 +1,116 @@
+"""The command, on a project of a user's own; one sweep is really trained."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labkit.cli.application import app
+from labkit.study import crew
+from labkit.study import runner as study_runner
+from tests.sweep.conftest import SEARCH, NoMirror, Synthetic, Write
+
+COMPARE = """
+sweep = Sweep(base=pico, scientific={"model.norm": ["rms", "layer"]},
+              nuisance={"optimizer.lr": log_uniform(1e-3, 8e-2)},
+              trials=3, minimize="val/loss", mode="compare", seeds=2)
+"""
+
+
+def labkit(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """The exit code, and what is on standard output and standard error."""
+    capsys.readouterr()
+    try:
+        code = app([str(word) for word in words], standalone_mode=False) or 0
+    except SystemExit as left:
+        code = left.code
+    told = capsys.readouterr()
+    return int(code), told.out, told.err
+
+
+@pytest.fixture(autouse=True)
+def _instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "Worker", Synthetic)
+    monkeypatch.setattr(study_runner.mlflow, "Mirror", NoMirror)
+    monkeypatch.setattr(study_runner.mlflow, "pending", lambda *_: False)
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_a_search_shows_its_best_and_writes_them_as_an_experiment_that_runs(
+    write_sweep: Write, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, best = write_sweep(SEARCH), project / "experiments" / "best.py"
+    code, out, err = labkit(capsys, "sweep", file, "-j", 1, "--best", best)
+    assert code == 0, err
+    assert "the best trials" in out
+    assert "8 trials: 8 done" in out
+    assert "next    optuna-dashboard " in err
+    code, out, err = labkit(capsys, "run", best, "--json", "--only", "best", "--dry-run")
+    assert code == 0, err
+    changes = json.loads(out)["runs"][0]["changes"]
+    assert "optimizer.lr" in changes
+    assert labkit(capsys, "sweep", file, "--best", best)[0] == 2
+    code, out, _ = labkit(capsys, "sweep", file, "--json")
+    told = json.loads(out)
+    assert (code, told["version"], len(told["branches"][0]["trials"])) == (0, 1, 8)
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_a_comparison_ends_with_a_verdict_on_other_seeds(
+    write_sweep: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = labkit(capsys, "sweep", write_sweep(COMPARE), "-j", 1)
+    assert code == 0, err
+    assert "each arm at its best" in out
+    assert "95 % simultaneous" in out
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_a_dry_run_writes_nothing(write_sweep: Write, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = labkit(capsys, "sweep", write_sweep(SEARCH), "--dry-run")
+    assert code == 0
+    assert "8 trials by tpe, study sweeps.mine-" in out
+    assert not (project / "runs").exists()
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_mistakes_end_with_2_and_a_changed_space_is_said(
+    write_sweep: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH.replace("model.norm", "model.nrm"), "bad.py"))
+    assert (code, "Did you mean 'norm'" in err) == (2, True)
+    assert labkit(capsys, "sweep", write_sweep(SEARCH, "a.py"), "-j", 1)[0] == 0
+    monkeypatch.delitem(sys.modules, "sweeps.a")
+    code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH.replace("1e-1", "2e-2"), "a.py"), "-j", 1)
+    assert code == 0
+    assert "what is searched has changed: sweeps.a-" in err
+    monkeypatch.setenv("LABKIT_OPTUNA_STORAGE", "postgresql://x:secret@127.0.0.1:1/y")
+    code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH, "b.py"))
+    assert (code, "it cannot be used" in err) == (2, True)
+
+
+def test_a_sweep_trains_prunes_nothing_it_should_not_and_is_told_to_mlflow(write_sweep: Write, project: Path) -> None:
+    file = write_sweep(SEARCH.replace("trials=8", "trials=3, pruner={'kind': 'median', 'startup': 1}"))
+    command = [sys.executable, "-m", "labkit", "sweep", str(file), "-j", "2", "--json"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, env={**os.environ})
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    states = [trial["state"] for trial in told["branches"][0]["trials"]]
+    assert len(states) == 3
+    assert set(states) <= {"done", "pruned"}
+    assert Path(told["report"]).stat().st_size > 10_000
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{project}/runs/mlflow.db")
+    experiment = client.get_experiment_by_name("sweeps.mine")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    assert len(runs) == 4
+    trials = [run for run in runs if "trial" in run.data.tags]
+    assert {run.data.tags["trial"] for run in trials} == {"0", "1", "2"}
+    assert all({"lr", "norm"} <= run.data.params.keys() for run in trials)
+    assert all(run.data.tags["study"].startswith("sweeps.mine-") for run in trials)
