@@ -32,6 +32,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copytree(ROOT / "experiments", folder / "experiments")
     with (folder / "experiments" / "baselines.py").open("a") as baselines:
         baselines.write(SMALLER)
+    shutil.copytree(ROOT / "sweeps", folder / "sweeps")
+    quick = folder / "sweeps" / "quick.py"
+    few = quick.read_text().replace("trials=16", "trials=2").replace('"budget.steps": 150', '"budget.steps": 2')
+    quick.write_text(few.replace('"evaluation.points": 6', '"evaluation.points": 1'))
     theta, feedforward = (folder / "experiments" / f"{name}.py" for name in ("rope_theta", "feedforward"))
     theta.write_text(theta.read_text().replace("seeds=3", "seeds=1").replace("[1e3, 1e5, 5e5]", "[1e3]"))
     feedforward.write_text(

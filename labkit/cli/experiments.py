@@ -201,9 +201,13 @@ def components(
 def report(target: Target, *, as_json: AsJson = False, runs: Runs = None, debug: Debug = False) -> None:
     """The comparison as far as the records go, and its page."""
     with answering(debug) as console:
+        from labkit.spec import Mistake
         from labkit.study.finding import edition_of
 
-        conclude(console, edition_of(target, runs), as_json, again=True)
+        edition = edition_of(target, runs)
+        if (told := edition.description()).get("kind") == "sweep":
+            raise Mistake(f"{edition.title} is a sweep; write  {told['command']}")
+        conclude(console, edition, as_json, again=True)
 
 
 def conclude(console: "Console", edition: "Edition", as_json: bool, again: bool) -> None:

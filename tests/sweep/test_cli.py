@@ -54,6 +54,8 @@ def test_a_search_shows_its_best_and_writes_them_as_an_experiment_that_runs(
     changes = json.loads(out)["runs"][0]["changes"]
     assert "optimizer.lr" in changes
     assert labkit(capsys, "sweep", file, "--best", best)[0] == 2
+    code, _, err = labkit(capsys, "report", "sweeps.mine", "--runs", project / "runs")
+    assert (code, "is a sweep; write  labkit sweep" in err) == (2, True)
     code, out, _ = labkit(capsys, "sweep", file, "--json")
     told = json.loads(out)
     assert (code, told["version"], len(told["branches"][0]["trials"])) == (0, 1, 8)

@@ -11,6 +11,7 @@ from labkit.tracking.mlflow.board import LONGEST_NOTE, Board
 from labkit.tracking.mlflow.facts import Setting
 from labkit.tracking.mlflow.links import shared
 from labkit.tracking.mlflow.params import clipped, name
+from labkit.tracking.mlflow.trials import is_sweep, of_trials
 from labkit.tracking.record import FINISHED, Edition
 
 SECTIONS = {
@@ -84,7 +85,7 @@ def state(edition: Edition, setting: Setting) -> dict[str, Any]:
     enlarged, titles = list(_enlarged(edition)), {END: f"{_metric(edition)}, second half"}
     first, *others = SECTIONS
     sections = [first, *([END] if enlarged else []), *others]
-    return {
+    whole = {
         "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": setting.grouping}]},
         "useGroupedValuesInCharts": True,
         "runsHiddenMode": "SHOW_ALL",
@@ -97,6 +98,8 @@ def state(edition: Edition, setting: Setting) -> dict[str, Any]:
         "compareRunSections": [_section(section, titles.get(section, section)) for section in sections],
         "compareRunCharts": [*enlarged, *_charts()],
     }
+    description = edition.description()
+    return of_trials(whole, description, setting.varied.names) if is_sweep(description) else whole
 
 
 def _metric(edition: Edition) -> str:

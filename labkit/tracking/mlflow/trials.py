@@ -1,0 +1,58 @@
+"""How MLflow's UI opens on a sweep: every trial by itself, parallel coordinates first, then each number."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from labkit.tracking.mlflow.params import name
+
+SECTION = "trials"
+_CHART = {"deleted": False, "isGenerated": False, "runsCountToCompare": 100, "metricSectionId": f"labkit-{SECTION}"}
+
+
+def is_sweep(description: Mapping[str, Any]) -> bool:
+    """Whether an edition holds trials, each with choices of its own, instead of arms over seeds."""
+    return description.get("kind") == "sweep"
+
+
+def of_trials(state: Mapping[str, Any], description: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The view of an experiment turned into one of trials; `names` are the parameters' by their paths."""
+    objectives = [_final(key) for key, _ in description["objectives"]]
+    params = [name(short) for short in names.values()]
+    shown = {"display": True, "isReordered": True, "deleted": False, "isGenerated": True}
+    section = {"uuid": f"labkit-{SECTION}", "name": SECTION, **shown}
+    tags = ["tags.`trial`", "tags.`status`"]
+    return {
+        **state,
+        "groupBy": None,
+        "useGroupedValuesInCharts": False,
+        "selectedColumns": [*tags, *(f"metrics.`{key}`" for key in objectives), *(f"params.`{key}`" for key in params)],
+        "orderByKey": f"metrics.`{objectives[0]}`",
+        "orderByAsc": description["objectives"][0][1] == "minimize",
+        "compareRunSections": [section, *state["compareRunSections"]],
+        "compareRunCharts": [*_charts(params, objectives, _numbers(description, names)), *state["compareRunCharts"]],
+    }
+
+
+def _charts(params: Sequence[str], objectives: Sequence[str], numbers: Sequence[str]) -> Iterator[dict[str, Any]]:
+    chart = {"type": "PARALLEL", "uuid": "labkit-parallel", "showAllRuns": False}
+    yield {**_CHART, **chart, "selectedParams": list(params), "selectedMetrics": list(objectives)}
+    for key in numbers:
+        axes = {"xaxis": {"key": key, "type": "PARAM"}, "yaxis": {"key": objectives[0], "type": "METRIC"}}
+        yield {**_CHART, "type": "SCATTER", "uuid": f"labkit-by-{key}", **axes}
+    if len(objectives) > 1:
+        axes = {"xaxis": {"key": objectives[1], "type": "METRIC"}, "yaxis": {"key": objectives[0], "type": "METRIC"}}
+        yield {**_CHART, "type": "SCATTER", "uuid": "labkit-front", **axes}
+
+
+def _numbers(description: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    """The parameters that are numbers wherever a trial has them."""
+    values: dict[str, list[Any]] = {}
+    for arm in description["arms"]:
+        for path, value in arm["varied"].items():
+            values.setdefault(path, []).append(value)
+    return [name(names[path]) for path, found in values.items() if all(type(one) in (int, float) for one in found)]
+
+
+def _final(key: str) -> str:
+    """An objective's name among MLflow's metrics; a size of the model is none of them."""
+    return name("final/" + key.replace("/", "_"))
