@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from labkit.spec import Mistake, Spec
-from labkit.study.experiment import between, unseeded
-from labkit.study.names import at
+from labkit.study.experiment import Arm, between, unseeded
 from labkit.sweep.loading import LoadedSweep, load_sweep
 from labkit.sweep.runner import Searched
 from labkit.sweep.sweep import Sweep
+from labkit.sweep.trials import beside
 
 TEMPLATE = '''"""The best of {file}: {told}.
 
@@ -48,7 +48,8 @@ def write_best(found: LoadedSweep, searched: Searched, into: Path) -> None:
     if not all(part.isidentifier() for part in parts):
         raise Mistake(f"--best: {found.loaded.file.name} cannot be imported under its name; rename it")
     into.parent.mkdir(parents=True, exist_ok=True)
-    spec = branch.arm.spec.patched(branch.changes(best))
+    base, changes = branch.arm.spec, branch.changes(best)
+    trained = beside(base, Arm("best", base.patched(changes), changes), found.loaded.experiment, found.loaded.base)
     told = f"trial {best.number} of {len(branch.known)}, {sweep.objectives[0].key} {best.values[0]:.4f}"
     into.write_text(
         TEMPLATE.format(
@@ -56,7 +57,7 @@ def write_best(found: LoadedSweep, searched: Searched, into: Path) -> None:
             told=told,
             module=".".join(parts),
             base=f"sweep.base.patched({_literal(_changed(found, sweep))})" if _changed(found, sweep) else "sweep.base",
-            changes=_literal({path: _plain(at(spec, path)) for path in sweep.space.ranges}),
+            changes=_literal({path: _plain(value) for path, value in between(base, trained.arm.spec).items()}),
             metric=sweep.metric,
         )
     )

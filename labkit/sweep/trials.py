@@ -60,16 +60,23 @@ class Trials:
 
     def _matched(self, arm: Arm, branch: Branch) -> Counted:
         """In a search each trial is brought to the base's size; the arms of a comparison are already."""
-        if self.experiment.match == "none" or not branch.alone:
+        if not branch.alone:
             return counted(arm, self.base)
-        pair = Experiment(
-            baseline=branch.arm.spec,
-            variants={arm.name: arm.changes},
-            seeds=1,
-            metric=self.experiment.metric,
-            match=self.experiment.match,
-            match_by=self.experiment.match_by,
-            tolerance=self.experiment.tolerance,
-        )
-        found = matched(pair, self.base)
-        return found[1] if len(found) > 1 else counted(arm, self.base)
+        return beside(branch.arm.spec, arm, self.experiment, self.base)
+
+
+def beside(baseline: RunSpec, arm: Arm, experiment: Experiment, base: Path) -> Counted:
+    """An arm brought to the baseline's size as an experiment brings its own. Raises Mistake where it cannot be."""
+    if experiment.match == "none":
+        return counted(arm, base)
+    pair = Experiment(
+        baseline=baseline,
+        variants={arm.name: arm.changes},
+        seeds=1,
+        metric=experiment.metric,
+        match=experiment.match,
+        match_by=experiment.match_by,
+        tolerance=experiment.tolerance,
+    )
+    found = matched(pair, base)
+    return found[1] if len(found) > 1 else counted(arm, base)
