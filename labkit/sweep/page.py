@@ -23,6 +23,7 @@ from labkit.report.markup import (
     words,
 )
 from labkit.report.style import STYLE
+from labkit.report.table import escaped
 from labkit.search.space import Space
 from labkit.search.study import state_of
 from labkit.spec import shown
@@ -101,7 +102,8 @@ class Story:
 
 
 def write(story: Story) -> Path:
-    """Write report.html into the edition's folder; its path."""
+    """Write report.html and report.md, which MLflow shows, into the edition's folder; the path of the page."""
+    write_bytes(story.edition.path / "report.md", note(story).encode())
     write_bytes(story.edition.path / "report.html", page(story).encode())
     return story.edition.path / "report.html"
 
@@ -128,6 +130,17 @@ def answer(story: Story) -> str:
     if story.base:
         told += f", {signed(best.values[0] - story.base[0])} to the base's {value(story.base[0])}"
     return f"{told}. It was chosen among many: confirm it on other seeds with --best."
+
+
+def note(story: Story) -> str:
+    """The answer, what matters, and the best spec, in Markdown."""
+    told = {"Question": story.question, "Hypothesis": story.hypothesis, "Answer": answer(story)}
+    said = [f"**{word}** {escaped(words)}" for word, words in told.items() if words]
+    shares = ", ".join(f"{one.name} {one.share:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in story.importance[0])
+    matters = [f"**What matters** {escaped(shares)}"] if shares and story.first.alone else []
+    best = story.first.best if story.first.alone else None
+    chosen = [f"**Best** {escaped(short(best.params))}"] if best is not None else []
+    return "\n\n".join([f"# {escaped(story.title)}", *said, *matters, *chosen, f"    {story.command}"]) + "\n"
 
 
 def _header(story: Story) -> Iterator[str]:

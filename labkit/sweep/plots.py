@@ -63,6 +63,8 @@ def _scattered(
         return False
     if isinstance(below, LogUniform):
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        axes.minorticks_off()
     _frame(axes, values, branch.objectives[0].direction)
     level_names(axes, branch.objectives[0].key, name)
     return True

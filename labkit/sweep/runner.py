@@ -149,7 +149,16 @@ class SweepRunner:
                 page.write(self._story(searched))
         if missing:
             mirror.close()
+        elif mlflow.pending(self.edition, self.uri):
+            self._sync()
         return outcome, searched
+
+    def _sync(self) -> None:
+        try:
+            with self.console.busy("telling MLflow the rest"):
+                mlflow.sync(self.edition, self.uri)
+        except Exception as error:  # a full disk, a server that is gone: the records are complete without it
+            self.console.say(f"MLflow: {error}; `labkit sync` fills it again", "yellow")
 
     def _story(self, searched: Searched) -> page.Story:
         compared = self.sweep.compared if self.sweep is not None and not self.compares else Space({})

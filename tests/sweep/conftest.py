@@ -44,6 +44,7 @@ class NoMirror:
 @pytest.fixture(autouse=True)
 def _no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module.mlflow, "Mirror", NoMirror)
+    monkeypatch.setattr(runner_module.mlflow, "pending", lambda *_: False)
 
 
 def loss_of(spec: dict[str, Any]) -> float:

@@ -99,7 +99,9 @@ def state(edition: Edition, setting: Setting) -> dict[str, Any]:
         "compareRunCharts": [*enlarged, *_charts()],
     }
     description = edition.description()
-    return of_trials(whole, description, setting.varied.names) if is_sweep(description) else whole
+    logarithmic = setting.varied.logarithmic
+    names = {path: f"log10_{key}" if path in logarithmic else key for path, key in setting.varied.names.items()}
+    return of_trials(whole, description, names) if is_sweep(description) else whole
 
 
 def _metric(edition: Edition) -> str:
