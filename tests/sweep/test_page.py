@@ -10,12 +10,18 @@ pytestmark = pytest.mark.usefixtures("synthetic")
 
 
 def test_the_page_tells_what_matters_and_is_the_same_every_time(write_sweep: Write) -> None:
-    pruned = 'trials=14, pruner={"kind": "median", "startup": 2}'
+    pruned = 'trials=16, pruner={"kind": "median", "startup": 7}'
     file = write_sweep(SEARCH.replace("trials=8", pruned).replace("1e-1", "0.4"))
     _, searched = made(file).run()
     path = searched.edition.path / "report.html"
     page = path.read_text()
-    headings = ["The best beside the base", "What matters", "Each choice at its best", "Optuna's views", "All trials"]
+    headings = [
+        "The best beside the base",
+        "<h2>What matters",
+        "Each choice at its best",
+        "Optuna's views",
+        "All trials",
+    ]
     for heading in [*headings, "What pruning saved", "others ahead there", "Where it diverged or failed"]:
         assert heading in page
     assert "optuna-dashboard" in page
