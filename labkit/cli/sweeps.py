@@ -22,6 +22,7 @@ from labkit.cli.options import (
     Runs,
     Seeds,
     Sets,
+    SideBySide,
     Steps,
 )
 
@@ -68,6 +69,7 @@ def sweep(
     device: Device = "auto",
     mode: Mode = "exact",
     micro_batch: MicroBatch = None,
+    side_by_side: SideBySide = "auto",
     kernels: Kernels = "auto",
     capture: Capture = "auto",
     compiled: Compile = False,
@@ -81,7 +83,13 @@ def sweep(
         asked = asked_for(baseline, sets, steps, seeds)
         found, name = on_edition(load_sweep(file), asked, trials or 0)
         runtime = runtime_for(
-            device=device, mode=mode, micro_batch=micro_batch, kernels=kernels, capture=capture, compile=compiled
+            device=device,
+            mode=mode,
+            micro_batch=micro_batch,
+            side_by_side=side_by_side,
+            kernels=kernels,
+            capture=capture,
+            compile=compiled,
         )
         folder = runs or found.loaded.root / "runs"
         command = as_typed(file, asked, "sweep", trials or 0)

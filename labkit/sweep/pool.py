@@ -1,12 +1,13 @@
-"""A pool of workers that take one run at a time, as there is one to be taken."""
+"""A pool of workers that take runs as there are some to be taken, each as many at once as it has room for."""
 
 import queue
-import threading
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from labkit.study.crew import PAUSE
+from labkit.study.crew import PUT_BACK
 from labkit.study.executors import Answer, Slot, Worker
 from labkit.tracking.record import Run
 
@@ -20,91 +21,103 @@ class Ended:
     answer: Answer
 
 
+@dataclass
+class Post:
+    """A slot's worker, and what it is at."""
+
+    slot: Slot
+    worker: Worker | None = None
+    works: dict[Path, Any] = field(default_factory=dict[Path, Any])
+
+    @property
+    def has_room(self) -> bool:
+        return not self.works or (self.worker is not None and len(self.works) < self.worker.room)
+
+    def end(self) -> None:
+        """Have no worker."""
+        if self.worker is not None:
+            self.worker.end()
+        self.worker = None
+
+
 class Pool:
     """Give it runs while `idle`; look at `ended` in the same thread; `leave` and `kill` end it early."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
-        self.given: queue.SimpleQueue[tuple[Any, Run] | None] = queue.SimpleQueue()
-        self.happened: queue.SimpleQueue[Ended] = queue.SimpleQueue()
-        self.leaving = threading.Event()
-        self.lock = threading.Lock()
-        self.workers: list[Worker] = []
-        self.busy = 0
-        self.threads = [threading.Thread(target=self._serve, args=(slot,), daemon=True) for slot in slots]
-        for thread in self.threads:
-            thread.start()
+        self.posts = [Post(slot) for slot in slots]
+        self.told: queue.SimpleQueue[Ended] = queue.SimpleQueue()
+        self.leaving = False
+
+    @property
+    def busy(self) -> int:
+        """Runs that are under way, or over and not looked at yet."""
+        return sum(len(post.works) for post in self.posts) + self.told.qsize()
 
     @property
     def idle(self) -> bool:
-        """Whether a worker waits for a run."""
-        return self.busy < len(self.threads) and not self.leaving.is_set()
+        """Whether a worker has room for a run."""
+        return not self.leaving and any(post.has_room for post in self.posts)
 
     def give(self, work: Any, run: Run) -> None:
-        self.busy += 1
-        self.given.put((work, run))
+        """Have a run trained by the worker that has the fewest."""
+        post = min((post for post in self.posts if post.has_room), key=lambda post: len(post.works))
+        try:
+            if post.worker is not None and not post.works and not (post.worker.is_alive and post.worker.room):
+                post.end()
+            post.worker = post.worker or Worker(post.slot)
+        except Exception as error:  # a full disk, no more processes: this run's failure, not the pool's
+            self.told.put(Ended(work, Answer("failed", f"{type(error).__name__}: {error}", died=True)))
+            return
+        post.works[run.path] = work
+        post.worker.give(run)
 
     def ended(self, timeout: float) -> Ended | None:
         """The next run that is over; None where none is after so many seconds."""
-        try:
-            found = self.happened.get(timeout=timeout)
-        except queue.Empty:
-            return None
-        self.busy -= 1
-        return found
+        until = time.monotonic() + timeout
+        while True:
+            for post in self.posts:
+                self._hear(post)
+            if not self.told.empty():
+                return self.told.get()
+            if (left := until - time.monotonic()) <= 0:
+                return None
+            time.sleep(min(left, 0.02))
 
     def leave(self) -> None:
         """Have the workers checkpoint and leave."""
-        self.leaving.set()
-        with self.lock:
-            for worker in self.workers:
-                worker.leave()
+        self.leaving = True
+        for post in self.posts:
+            if post.worker is not None:
+                post.worker.leave()
 
     def kill(self) -> None:
-        self.leaving.set()
-        for worker in self.workers:
-            worker.kill()
+        self.leaving = True
+        for post in self.posts:
+            if post.worker is not None:
+                post.worker.kill()
 
     def close(self) -> None:
         """Let everybody go home, and wait until they have."""
-        for _ in self.threads:
-            self.given.put(None)
-        for thread in self.threads:
-            thread.join()
+        for post in self.posts:
+            post.end()
 
-    def _serve(self, slot: Slot) -> None:
-        worker = None
-        while (given := self.given.get()) is not None:
-            work, run = given
-            try:
-                worker, answer = self._trained(slot, worker, run)
-            except Exception as error:  # a full disk, no more processes: this run's failure, not the pool's
-                answer = Answer("failed", f"{type(error).__name__}: {error}", died=True)
-            if answer.died and self.leaving.is_set():
-                answer = Answer("paused")
-            self.happened.put(Ended(work, answer))
-        if worker is not None:
-            worker.end()
+    def _hear(self, post: Post) -> None:
+        """What a worker has said of its runs; when it is gone, that of all of them."""
+        while post.worker is not None and post.works:
+            told = post.worker.answer(0)
+            if told is None:
+                return
+            if isinstance(told, Answer):
+                works, post.works = list(post.works.values()), {}
+                post.end()
+                for work in works:
+                    self._say(work, told)
+            elif (work := post.works.pop(told[0], None)) is not None:
+                self._say(work, told[1])
 
-    def _trained(self, slot: Slot, worker: Worker | None, run: Run) -> tuple[Worker, Answer]:
-        """The worker that trained a run, and its answer; one that has other sources loaded leaves for another."""
-        while True:
-            if worker is not None and not (worker.is_alive and worker.room):
-                worker.end()
-                worker = None
-            worker = worker or self._hire(slot)
-            worker.give(run)
-            while (told := worker.answer(PAUSE)) is None:
-                pass
-            answer = told if isinstance(told, Answer) else told[1]
-            if answer.status not in ("reload", "again"):
-                return worker, answer
-            if self.leaving.is_set():
-                return worker, Answer("paused")
-
-    def _hire(self, slot: Slot) -> Worker:
-        with self.lock:
-            worker = Worker(slot)
-            self.workers.append(worker)
-            if self.leaving.is_set():
-                worker.leave()
-        return worker
+    def _say(self, work: Any, answer: Answer) -> None:
+        if answer.status in PUT_BACK:
+            answer = Answer("busy")
+        elif answer.died and self.leaving:
+            answer = Answer("paused")
+        self.told.put(Ended(work, answer))

@@ -36,6 +36,8 @@ sweep = Sweep(
 class NoMirror:
     """An MLflow that nobody looks at."""
 
+    error = None
+
     def __init__(self, *_: object) -> None: ...
     def start(self) -> None: ...
     def close(self) -> None: ...
@@ -64,11 +66,18 @@ class Synthetic:
     """A worker that is done at once; `made` counts its runs."""
 
     made: list[Path] = []  # noqa: RUF012
-    alive = True
+    is_alive, room = True, 1
 
     def __init__(self, slot: Slot) -> None: ...
     def leave(self) -> None: ...
     def end(self) -> None: ...
+
+    def give(self, run: Run) -> None:
+        self.run = run
+
+    def answer(self, seconds: float) -> tuple[Path, Answer] | Answer:
+        answer = self.train(self.run)
+        return answer if answer.died else (self.run.path, answer)
 
     def train(self, run: Run) -> Answer:
         spec, record = run.spec(), run.record()

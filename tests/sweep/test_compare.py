@@ -34,7 +34,7 @@ experiment = Experiment(
 @pytest.fixture(autouse=True)
 def _instant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "Worker", Synthetic)
-    monkeypatch.setattr(study_runner.page, "write", lambda _: None)
+    monkeypatch.setattr(study_runner.files, "write", lambda _: None)
     monkeypatch.setattr(study_runner.mlflow, "Mirror", NoMirror)
     monkeypatch.setattr(study_runner.mlflow, "pending", lambda *_: False)
 
