@@ -144,8 +144,8 @@ class _Timer:
         short = self._train(job, store, planner, steps=FEW, looks=1)
         steps = max(LOOKS, min(MANY, int(LONG / short.step)))
         long = self._train(job, store, planner, steps=steps, looks=LOOKS)
-        look = max(0.0, long.beside - short.beside) / (LOOKS - 1)
-        return Pace(long.step, look, max(0.0, min(short.beside, long.beside) - look), "measured", short.started - begun)
+        once = (short.beside - short.look + long.beside - LOOKS * long.look) / 2
+        return Pace(long.step, long.look, max(0.0, once), "measured", short.started - begun)
 
     def end(self) -> None:
         with suppress(ProcessLookupError):
@@ -164,7 +164,7 @@ class _Timer:
         told = next((answer for answer in answers if "run" in answer), {"status": "failed", "error": "its worker died"})
         if told["status"] != "done":
             raise Mistake(f"{job.counted.arm.name}: a few steps of it could not be timed: {_reason(told)}")
-        return _Timed.of(run.record())
+        return _Timed.of(run)
 
 
 def _reason(told: Mapping[str, Any]) -> str:
@@ -177,14 +177,26 @@ class _Timed:
 
     started: float
     step: float
+    look: float
+    """An evaluation on the way."""
     beside: float
     """All but the steps."""
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
+    def of(cls, run: Run) -> Self:
         """The first step is none that counts, and belongs to what comes once."""
+        record = run.record()
         step = record["tokens_per_step"] / record["final"]["perf/tokens_per_s"]
-        return cls(record["started"], step, record["ended"] - record["started"] - step * record["steps"])
+        beside = record["ended"] - record["started"] - step * record["steps"]
+        return cls(record["started"], step, median(_looks(run) or [0.0]), beside)
+
+
+def _looks(run: Run) -> list[float]:
+    """Seconds from the line of a step to that of the evaluation after it."""
+    lines = run.lines()[0]
+    trained = {line["step"]: line["time"] for line in lines if "train/loss" in line}
+    seen = {line["step"]: line["time"] for line in lines if "val/loss" in line}
+    return [seen[step] - trained[step] for step in seen.keys() & trained.keys()]
 
 
 def _shortened(counted: Counted, steps: int, looks: int) -> Counted:
