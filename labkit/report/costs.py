@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.ticker import MaxNLocator
 
+MINUTE = 60.0
+
 Cost = Callable[[Arm], float]
 
 APART = 1.05
@@ -37,7 +39,11 @@ def training_seconds(arm: Arm) -> float:
 
 
 _COMPUTE: tuple[Cost, str, Callable[[float], str]] = (lambda arm: arm.flops, "training FLOPs", scientific)
-_TIME: tuple[Cost, str, Callable[[float], str]] = (training_seconds, "training time", duration)
+_TIME: tuple[Cost, str, Callable[[float], str]] = (
+    training_seconds,
+    "training time",
+    lambda x: f"{x:.3g} s" if x < MINUTE else duration(x),
+)
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -74,7 +74,7 @@ def page(comparison: Comparison, drawings: Drawings) -> str:
         _differences(comparison, drawings.differences),
         _notes(comparison),
         _curves(comparison, drawings.curves),
-        _costs(drawings.costs),
+        _costs(comparison, drawings.costs),
         _arms(comparison),
         _runs(comparison),
         _facts(comparison),
@@ -154,9 +154,9 @@ def _curves(comparison: Comparison, plots: Sequence[Plot]) -> Iterator[str]:
         yield f"<h2>Curves</h2>{legend([arm.name for arm in comparison.arms])}{figures(plots)}"
 
 
-def _costs(plots: Sequence[Plot]) -> Iterator[str]:
+def _costs(comparison: Comparison, plots: Sequence[Plot]) -> Iterator[str]:
     if plots:
-        yield f"<h2>Quality against cost</h2>{figures(plots)}"
+        yield f"<h2>Quality against cost</h2>{legend([arm.name for arm in comparison.arms])}{figures(plots)}"
 
 
 def _arms(comparison: Comparison) -> Iterator[str]:
