@@ -26,6 +26,7 @@ REQUIRED: dict[str, Any] = {
     "n_heads": 4,
     "n_kv_heads": 2,
     "path": "somewhere",
+    "names": ("torch",),
     "name": "CmaEsSampler",
     "vocab_size": 300,
     "tokens": 1000,

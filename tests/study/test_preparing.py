@@ -40,7 +40,10 @@ def spec(project: Path) -> RunSpec:
     return load(project / "experiments" / "theta.py").experiment.baseline
 
 
-def test_the_store_is_the_one_that_prepare_makes_and_progress_is_shown(project: Path, spec: RunSpec) -> None:
+def test_the_store_is_the_one_that_prepare_makes_and_progress_is_shown(
+    project: Path, spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABKIT_CACHE", str(tmp_path / "empty"))
     shown = Shown()
     store = prepare_apart(spec, project / "experiments", shown)
     assert store.hash == prepare(spec.data, spec.tokenizer, project / "experiments").hash
