@@ -49,6 +49,7 @@ def as_typed(file: Path, asked: "Asked", command: str = "run", trials: int = 0) 
     words = ["labkit", command, str(file), *(["--baseline", asked.baseline] if asked.baseline else [])]
     words += [word for text in asked.sets for word in ("--set", text)]
     words += ["--steps", str(asked.steps)] if asked.steps else []
+    words += ["--seeds", str(asked.seeds)] if asked.seeds else []
     words += ["--trials", str(trials)] if trials else []
     return shlex.join(words)
 

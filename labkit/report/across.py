@@ -65,7 +65,7 @@ def across(comparisons: Sequence[Comparison]) -> Across:
         _check(first, other)
     arms, shared = _joined(comparisons)
     most = max(len(comparison.seeds) for comparison in comparisons)
-    plan = Plan(most, (), first.analysis.margin, (), {})
+    plan = Plan(most, most, (), first.analysis.margin, (), {})
     compared, analysis = analysed(_unjudged(arms), first.metric, plan)
     titles = tuple(comparison.title for comparison in comparisons)
     return Across(titles, first.metric, compared, analysis, tuple(shared))

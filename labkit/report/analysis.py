@@ -29,6 +29,8 @@ class Plan:
     """What was declared, and what has been said already."""
 
     seeds: int
+    in_file: int
+    """Seeds that the experiment's file has; more than are asked for where the command line said fewer."""
     looks: tuple[int, ...]
     """Seeds at which a verdict was to be given; empty for one look at the end."""
     margin: float
@@ -45,6 +47,7 @@ class Plan:
         ledger = [look for look in told.get("ledger", []) if look["baseline"] == baseline]
         return cls(
             seeds=len(told["seeds"]),
+            in_file=max(told.get("seeds_in_file", 0), len(told["seeds"])),
             looks=tuple(told.get("looks") or ()),
             margin=told.get("margin", MARGIN),
             ledger=tuple(sorted(ledger, key=lambda look: look["seeds"])),
@@ -58,6 +61,8 @@ class Analysis:
 
     seeds: int
     """Seeds that every arm has come to the end of."""
+    in_file: int
+    """Seeds that the experiment's file has."""
     looks: tuple[int, ...]
     """Seeds of all looks, declared or taken, ascending."""
     declared: bool
@@ -131,6 +136,7 @@ def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, .
         outside |= {arm.name: gap.excludes_zero for arm, gap in zip(arms, gaps, strict=True) if arm.placebo}
     analysis = Analysis(
         seeds=seeds,
+        in_file=plan.in_file,
         looks=looks,
         declared=len(looks) < 2 or set(looks) <= set(plan.looks),
         level=level,
@@ -184,7 +190,7 @@ def _verdict(arm: Arm, baseline: Arm, gap: Difference, analysis: Analysis, *, ar
     if arm.is_baseline:
         return Verdict("none", reason="the baseline")
     if arm.placebo:
-        return Verdict("placebo", reason=_placebos(analysis))
+        return Verdict("placebo", reason=_placebos(gap, analysis))
     if arm.refused or (gap.n > 1 and not analysis.at_look):
         return Verdict("none", unstable=gap.unstable, reason=arm.refused or _waiting(analysis))
 
@@ -215,7 +221,9 @@ def _unequal(arm: Arm, baseline: Arm) -> tuple[str, ...]:
     return tuple(f"{100 * (ratio - 1):+.0f} % {words[name]}" for name, ratio in apart.items())
 
 
-def _placebos(analysis: Analysis) -> str:
+def _placebos(gap: Difference, analysis: Analysis) -> str:
+    if not math.isfinite(gap.mean):
+        return "no pair of seeds"
     if not analysis.placebos:
         return _waiting(analysis)
     expected = "as expected" if analysis.expected else "more than expected"

@@ -18,11 +18,17 @@ def header(baseline: Arm, analysis: Analysis, metric: str) -> str:
     return " · ".join(
         [
             f"{baseline.label or baseline.name}* {value(baseline.mean)}",
-            f"{plural(analysis.seeds, 'seed')}{look}",
+            f"{_seeds(analysis)}{look}",
             f"σ {value(analysis.sigma)}, {analysis.dof} dof",
             margin,
         ]
     )
+
+
+def _seeds(analysis: Analysis) -> str:
+    """2 of the file's 4 seeds; 4 seeds where that is all of them."""
+    all_of_them = analysis.seeds >= analysis.in_file
+    return plural(analysis.seeds, "seed") if all_of_them else f"{analysis.seeds} of the file's {analysis.in_file} seeds"
 
 
 def footing(

@@ -40,7 +40,7 @@ def brief_rows(arms: Sequence[Arm], metric: str) -> Rows:
 
 def _brief(arm: Arm, baseline: Arm) -> list[str]:
     faster = percent(arm.tokens_per_s / baseline.tokens_per_s)
-    return [arm.name, *_difference(arm), faster, shown(arm.verdict)]
+    return [arm.title, *_difference(arm), faster, shown(arm.verdict)]
 
 
 def _difference(arm: Arm) -> list[str]:

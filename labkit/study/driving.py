@@ -17,6 +17,7 @@ from labkit.report import files
 from labkit.report.comparison import Comparison
 from labkit.report.excerpt import framed
 from labkit.spec import Choice, Mistake, Spec
+from labkit.study.editions import Asked, edition
 from labkit.study.experiment import Experiment
 from labkit.study.finding import project_root
 from labkit.study.frames import Results
@@ -35,6 +36,9 @@ class Page:
     path: Path
     comparison: Comparison
 
+    def __repr__(self) -> str:
+        return f"Page({str(self.path)!r})"
+
     def _repr_html_(self) -> str:
         return framed(self.path.read_text(encoding="utf-8"))
 
@@ -44,6 +48,10 @@ def run_experiment(
     name: str = "",
     *,
     runs: str | Path | None = None,
+    baseline: str = "",
+    sets: Sequence[str] = (),
+    steps: int = 0,
+    seeds: int = 0,
     only: Sequence[str] = (),
     workers: int = 0,
     fresh: bool = False,
@@ -52,29 +60,54 @@ def run_experiment(
     """Train what is missing of an experiment, as `labkit run` does, and give its results, which a notebook shows.
 
     `name` is what it is called on disk: of an experiment in a file the file's, and needed for one that is in none.
-    `runs` is the folder of the runs, the project's unless given. Ctrl-C saves the runs. Raises Mistake.
+    `runs` is the folder of the runs, the project's unless given; `baseline`, `sets` ("path=value"), `steps`, `seeds`,
+    `only`, `workers` and `fresh` are the command's options. Ctrl-C saves the runs. Raises Mistake.
     """
     _refuse_in_worker()
-    loaded = placed(experiment, name)
+    loaded, title = edition(placed(experiment, name), Asked(baseline, _texts("sets", sets), steps, seeds))
     command = f"labkit run {loaded.file}" if loaded.is_file else f"experiment.run({name!r}), in Python"
-    folder = Path(runs) if runs else loaded.root / "runs"
-    options = Options(folder, runtime or Runtime(), command, only, workers, fresh)
-    runner = Runner(loaded, "main", options, Console())
+    options = Options(_folder(runs, loaded), runtime or Runtime(), command, _texts("only", only), workers, fresh)
+    runner = Runner(loaded, title, options, Console())
     if runner.run().interrupted:
         raise KeyboardInterrupt
     return Results(files.write(runner.edition))
 
 
-def report_experiment(experiment: Experiment, name: str = "", *, runs: str | Path | None = None) -> Page:
+def report_experiment(
+    experiment: Experiment,
+    name: str = "",
+    *,
+    runs: str | Path | None = None,
+    baseline: str = "",
+    sets: Sequence[str] = (),
+    steps: int = 0,
+) -> Page:
     """Write the report of what is on record of an experiment, finished or not; a notebook shows the page.
 
-    Raises Mistake where nothing has been run.
+    `baseline`, `sets` and `steps` are those of its run. Raises Mistake where nothing has been run.
     """
-    loaded = placed(experiment, name)
-    edition = Edition((Path(runs) if runs else loaded.root / "runs").absolute() / loaded.name / "main")
-    if not edition.description():
-        raise Mistake(f"{loaded.name}: nothing is on record in {edition.path.parents[1]}; experiment.run() comes first")
-    return Page(edition.path / files.PAGE, files.write(edition))
+    loaded, title = edition(placed(experiment, name), Asked(baseline, _texts("sets", sets), steps))
+    found = Edition(_folder(runs, loaded).absolute() / loaded.name / title)
+    if not found.description():
+        others = sorted(path.parent.name for path in found.path.parent.glob("*/experiment.json"))
+        hint = f"; there are the editions {', '.join(others)}" if others else ""
+        raise Mistake(
+            f"{loaded.name}: nothing is on record in {found.path}{hint}; experiment.run() comes first, so asked"
+        )
+    return Page(found.path / files.PAGE, files.write(found))
+
+
+def _folder(runs: str | Path | None, loaded: Loaded) -> Path:
+    if runs is not None and not isinstance(runs, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Mistake(f"runs={runs!r}: expected a folder, such as runs='runs'")
+    return Path(runs) if runs else loaded.root / "runs"
+
+
+def _texts(word: str, given: Sequence[str]) -> Sequence[str]:
+    """A list of texts. Raises Mistake for a single one, which would be taken letter by letter."""
+    if isinstance(given, str) or not all(isinstance(text, str) for text in given):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Mistake(f"{word}={given!r}: write a list of texts, such as {word}=[{str(given)!r}]")
+    return given
 
 
 def placed(experiment: Experiment, name: str = "") -> Loaded:
@@ -82,6 +115,8 @@ def placed(experiment: Experiment, name: str = "") -> Loaded:
 
     Raises Mistake for one in no file without a name, or whose components are.
     """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Mistake(f"experiment.run: {brief(name)} is no name; write a text, as in experiment.run('swiglu')")
     module = _module_of(experiment) if not name else None
     if module is not None:
         return loaded_from(experiment, Path(str(module.__file__)), module.__doc__ or "")

@@ -9,7 +9,7 @@ from labkit.spec import Mistake, ValidationError, explain
 from labkit.study.experiment import Experiment, between
 from labkit.study.loading import Loaded, named_baseline
 from labkit.study.names import exact, safe
-from labkit.train.run import RunSpec
+from labkit.train.run import RunSpec, Steps
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ def edition(loaded: Loaded, asked: Asked) -> tuple[Loaded, str]:
     named = named_baseline(asked.baseline, loaded.root) if asked.baseline else old
     new = _set(named, asked)
     words = [asked.baseline.replace(":", ".")] if named != old else []
-    words += [f"{path}={exact(value)}" for path, value in _told(between(named, new), asked)]
+    words += [f"{path}={exact(value)}" for path, value in _told(between(named, new), new)]
     experiment = loaded.experiment if new == old else _on(loaded, new)
     experiment = experiment.first_seeds(asked.seeds) if asked.seeds else experiment
-    return replace(loaded, experiment=experiment), _edition_name(words)
+    whole = len(loaded.experiment.seed_list)
+    return replace(loaded, experiment=experiment, seeds_in_file=whole), _edition_name(words)
 
 
 def _edition_name(words: list[str]) -> str:
@@ -74,12 +75,17 @@ def _set(spec: RunSpec, asked: Asked) -> RunSpec:
         raise Mistake(f"--set {error}") from error
 
 
-def _told(changes: dict[str, Any], asked: Asked) -> list[tuple[str, Any]]:
-    """The changes by path, the budget in the word that was typed."""
-    told = {path: value for path, value in changes.items() if not (asked.steps and path.startswith("budget"))}
+def _told(changes: dict[str, Any], new: RunSpec) -> list[tuple[str, Any]]:
+    """The changes by path; a budget of steps in one word, however it was typed."""
+    told = {path: value for path, value in changes.items() if path.partition(".")[0] != "budget"}
     if len(told) < len(changes):
-        told["steps"] = asked.steps
+        budget = new.budget
+        told |= {"steps": budget.steps} if isinstance(budget, Steps) else _below(changes, "budget")
     return sorted(told.items())
+
+
+def _below(changes: dict[str, Any], name: str) -> dict[str, Any]:
+    return {path: value for path, value in changes.items() if path.partition(".")[0] == name}
 
 
 def _on(loaded: Loaded, baseline: RunSpec) -> Experiment:

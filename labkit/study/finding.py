@@ -61,6 +61,8 @@ def _missing(name: str, folder: Path, everything: Sequence[Edition]) -> str:
 
 def edition_of(target: str, runs: Path | None) -> Edition:
     """One edition: as named, or "main", or the only one. Raises Mistake where that leaves a choice."""
+    if not isinstance(target, str) or not target:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Mistake(f"{target!r} names no experiment; write its file or its name, such as 'rope_theta'")
     found = editions_of(target, runs)
     main = [edition for edition in found if edition.edition == "main"]
     if len(found) > 1 and not main:

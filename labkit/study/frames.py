@@ -29,6 +29,9 @@ class Results:
 
     comparison: Comparison
 
+    def __repr__(self) -> str:
+        return f"Results of {self.comparison.title}: .arms, .runs and .curves are pandas frames"
+
     def _repr_html_(self) -> str:
         return excerpt(self.comparison)
 

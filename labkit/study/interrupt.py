@@ -1,6 +1,7 @@
 """Ctrl-C as a count that a loop looks at, so that it can end in good order."""
 
 import signal
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +24,11 @@ class Interrupts:
 
 @contextmanager
 def counted_interrupts() -> Generator[Interrupts]:
-    """Count SIGINT and SIGTERM instead of dying of them."""
+    """Count SIGINT and SIGTERM instead of dying of them; they reach the main thread only."""
     interrupts = Interrupts()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
 
     def press(_number: int, _frame: FrameType | None) -> None:
         interrupts.pressed += 1

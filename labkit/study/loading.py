@@ -36,6 +36,8 @@ class Loaded:
     """The project: what is on sys.path."""
     question: str
     hypothesis: str
+    seeds_in_file: int = 0
+    """Where the command line may have said fewer."""
     called: str = ""
     """Its name where it is in no file; `file` then only says where it was made."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])

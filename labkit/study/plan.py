@@ -125,6 +125,7 @@ class Planner:
                 "match_by": self.experiment.match_by,
                 "tolerance": self.experiment.tolerance,
                 "seeds": list(self.experiment.seed_list),
+                "seeds_in_file": self.loaded.seeds_in_file or len(self.experiment.seed_list),
                 "looks": list(self.experiment.looks),
                 "margin": float(self.experiment.margin),
                 "arms": [self.arm(arm) for arm in arms],

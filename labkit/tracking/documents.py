@@ -48,5 +48,5 @@ def kept(run: Run) -> dict[str, DocumentScores]:
                 return {}
             names = dict.fromkeys(key.rpartition("/")[0] for key in file.files if "/" in key)
             return {name: DocumentScores(*(file[f"{name}/{field}"] for field in FIELDS)) for name in names}
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
         return {}

@@ -161,6 +161,18 @@ def test_placebos_are_judged_by_their_number_on_record(level) -> None:
     assert compare(experiment.edition).variants[1].verdict.reason == "3 of 61 outside: as expected"
 
 
+def test_a_placebo_without_a_run_is_judged_by_no_other(level) -> None:
+    experiment = level(3, {"a": 0.0, "placebo": 0.05})
+    experiment.arm("placebo-2", placebo=True)
+    assert compare(experiment.edition).variants[-1].verdict.reason == "no pair of seeds"
+
+
+def test_fewer_seeds_than_the_file_has_are_told_as_such(level) -> None:
+    told = compare(level(2, {"a": -0.05}, seeds_in_file=4).edition)
+    assert "2 of the file's 4 seeds" in told.header
+    assert "2 seeds" in compare(level(2, {"a": -0.05}).edition).header
+
+
 def test_placebos_alone_are_a_check_of_the_noise_that_is_kept(level) -> None:
     experiment = level(5, {"placebo": 0.0})
     write(experiment.edition)

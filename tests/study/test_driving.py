@@ -20,6 +20,7 @@ from labkit.study.loading import load
 from labkit.tracking.record import Edition
 
 SCRIPT = """
+from threading import Thread
 from types import SimpleNamespace
 from experiments.theta import experiment
 from labkit import results
@@ -28,13 +29,19 @@ from labkit.tracking import mlflow
 nobody = SimpleNamespace(start=lambda: None, close=lambda: None, error=None)
 mlflow.Mirror, mlflow.pending = (lambda *_: nobody), (lambda *_: False)
 
-found = experiment.first_seeds(1).run("mine", workers=1, only=["baseline", "theta=1000"])
+found = experiment.run("mine", workers=1, seeds=1, only=["baseline", "theta=1000"])
 assert list(found.arms.index) == ["baseline", "theta=1000", "theta=500000"], found.arms
 assert found.runs["status"].eq("done").all()
 assert "<table>" in found._repr_html_() and "theta=1000" in found._repr_html_()
-page = experiment.first_seeds(1).report("mine")
+assert repr(found) == "Results of mine: .arms, .runs and .curves are pandas frames"
+page = experiment.report("mine")
 assert page.path.exists() and page._repr_html_().startswith("<iframe srcdoc=")
 assert results("mine").comparison.hash == found.comparison.hash
+
+thread = Thread(target=lambda: experiment.run("mine", workers=1, steps=2, seeds=1, only=["baseline"]))
+thread.start()
+thread.join()
+assert experiment.report("mine", steps=2).path.parent.name == "steps=2"
 """
 
 
@@ -101,6 +108,22 @@ def test_a_script_that_a_worker_loads_does_not_run_itself(
 def test_a_report_before_the_first_run_is_one_message(project: Path, notebook: types.ModuleType) -> None:
     with pytest.raises(Mistake, match=r"theta: nothing is on record in .*; experiment.run\(\) comes first"):
         load(project / "experiments" / "theta.py").experiment.report()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"only": "nope"}, r"only='nope': write a list of texts, such as only=\['nope'\]"),
+        ({"sets": "clip=1"}, r"sets='clip=1': write a list of texts"),
+        ({"runs": 5}, r"runs=5: expected a folder"),
+        ({"name": 5}, r"experiment\.run: 5 is no name"),
+    ],
+)
+def test_a_word_that_is_wrong_is_one_message(
+    project: Path, notebook: types.ModuleType, words: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(Mistake, match=told):
+        load(project / "experiments" / "theta.py").experiment.run(**{"name": "mine"} | words)
 
 
 def test_plain_python_without_a_file_trains_shows_and_reports(project: Path) -> None:

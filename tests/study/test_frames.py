@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,3 +60,9 @@ def test_curves_are_told_by_arm_seed_and_step(found: Results) -> None:
 def test_it_is_a_public_word_and_what_was_never_run_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match="been run yet"):
         labkit.results("theta", tmp_path)
+
+
+@pytest.mark.parametrize("target", ["", None, 5])
+def test_what_names_no_experiment_is_refused(target: Any) -> None:
+    with pytest.raises(Mistake, match="names no experiment"):
+        results(target)

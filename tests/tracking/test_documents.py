@@ -31,13 +31,15 @@ def test_equal_scores_give_equal_bytes(tmp_path: Path) -> None:
     assert runs[0].documents.read_bytes() == runs[1].documents.read_bytes()
 
 
-@pytest.mark.parametrize("damage", ["missing", "short", "flipped", "text", "another version", "no array"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "short", "flipped", "text", "another version", "no array"])
 def test_what_cannot_be_read_counts_as_none(tmp_path: Path, damage: str) -> None:
     run = Run(tmp_path)
     keep(run, {"val": scores(*np.linspace(0, 1, 50))})
     data = bytearray(run.documents.read_bytes())
     if damage == "missing":
         run.documents.unlink()
+    elif damage == "empty":
+        run.documents.write_bytes(b"")
     elif damage == "another version":
         np.savez(run.documents, version=np.int64(99))
     elif damage == "no array":
