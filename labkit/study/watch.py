@@ -37,6 +37,11 @@ class Pace:
         return min(1.0, self.step / self.job.counted.steps)
 
     @property
+    def is_at_the_end(self) -> bool:
+        """Whether all of its steps are made, so that the whole split is being evaluated."""
+        return self.step >= self.job.counted.steps
+
+    @property
     def left(self) -> float | None:
         """Seconds to its end; None while unknown."""
         if self.origin is None or self.step <= self.origin[0]:
@@ -50,7 +55,7 @@ class Pace:
             return "starting"
         step = f"{self.step:>{len(str(self.job.counted.steps))}}/{self.job.counted.steps}"
         speed = f"{formats.rate(self.speed)} tok/s" if self.speed else "- tok/s"
-        left = "evaluating" if self.step >= self.job.counted.steps else f"{clock(self.left)} left"
+        left = "evaluating" if self.is_at_the_end else f"{clock(self.left)} left"
         return f"{step}  loss {self.loss:.4f}  {speed:>11}  {left}"
 
     def look(self) -> None:
@@ -113,7 +118,12 @@ class Watch:
 
     @property
     def left(self) -> float | None:
-        """Seconds to the end of the experiment; None while unknown. Counted from when the first run moved."""
+        """Seconds to the end of the experiment; None while unknown. Counted from when the first run moved.
+
+        How long an evaluation takes at the end is not known before a run has been through one.
+        """
+        if self.training == TRAINING and self.paces and all(pace.is_at_the_end for pace in self.paces.values()):
+            return None
         gained, passed = self._now() - self.first, time.monotonic() - self.began
         return passed * (self.total - self._now()) / gained if gained > 0 else None
 

@@ -106,6 +106,20 @@ def test_a_run_at_its_last_step_is_being_evaluated_and_the_whole_is_not_over(tmp
     assert clock(0.0) == "0:01"
 
 
+def test_what_is_left_is_unknown_while_the_first_runs_are_evaluated(tmp_path: Path, now: list[float]) -> None:
+    jobs = [job(tmp_path, name) for name in ("a", "b")]
+    watch = Watch(Console(), Shown(), jobs, jobs)
+    watch.start(jobs[0])
+    for step in (1, 50):
+        now[0] += 10
+        jobs[0].run.append(step, {"train/loss": 3.0})
+        watch.tick()
+    assert watch.left is not None
+    jobs[0].run.append(100, {"train/loss": 3.0})
+    watch.tick()
+    assert watch.left is None
+
+
 def test_every_end_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = job(tmp_path, "a")
     watch = Watch(Console(), Shown(), [one], [one])
