@@ -110,6 +110,7 @@ def run_sweep(
 ) -> None:
     """Do what a sweep, or an experiment that tunes, asks for, and show it."""
     from labkit.sweep.best import write_best
+    from labkit.sweep.files import PAGE
     from labkit.sweep.results import plan_as_json, search_as_json, show_plan, show_search, show_tuned
     from labkit.sweep.runner import SweepRunner
     from labkit.sweep.winners import verdict_of
@@ -124,7 +125,7 @@ def run_sweep(
     outcome, searched = runner.run()
     if outcome.interrupted:
         raise KeyboardInterrupt
-    page = searched.edition.path / "report.html"
+    page = searched.edition.path / PAGE
     if best is not None:
         write_best(found, searched, best)
         console.say(f"the best trial is written to {best}")

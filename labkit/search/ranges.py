@@ -72,6 +72,11 @@ class Uniform:
     def words(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
+    @property
+    def code(self) -> str:
+        """What a user writes for it."""
+        return f"uniform({self.low:g}, {self.high:g})"
+
     def as_json(self) -> Any:
         return {"uniform": [self.low, self.high]}
 
@@ -100,6 +105,11 @@ class LogUniform:
     @property
     def words(self) -> str:
         return f"{self.low:g} to {self.high:g}, logarithmic"
+
+    @property
+    def code(self) -> str:
+        """What a user writes for it."""
+        return f"log_uniform({self.low:g}, {self.high:g})"
 
     def as_json(self) -> Any:
         return {"log_uniform": [self.low, self.high]}
@@ -130,6 +140,11 @@ class Integers:
     @property
     def words(self) -> str:
         return f"{self.low} to {self.values[-1]}" + (f" by {self.step}" if self.step > 1 else "")
+
+    @property
+    def code(self) -> str:
+        """What a user writes for it."""
+        return f"integers({self.low}, {self.high}{f', {self.step}' if self.step > 1 else ''})"
 
     def as_json(self) -> Any:
         return {"integers": [self.low, self.high, self.step]}

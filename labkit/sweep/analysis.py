@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial
 
 from labkit.search.quiet import unwarned
+from labkit.search.ranges import Choices, Range
 from labkit.search.space import Space
 from labkit.search.study import counted, state_of
+from labkit.spec import shown
 from labkit.sweep.branch import Branch
 
 DRAWS = 60
@@ -58,6 +59,15 @@ class Narrow:
 
 
 @dataclass(frozen=True)
+class Where:
+    """The part of a parameter's range in which trials diverged, beside that in which others came to a value."""
+
+    name: str
+    diverged: str
+    sound: str
+
+
+@dataclass(frozen=True)
 class Saved:
     """Steps of training that pruning left out."""
 
@@ -86,6 +96,8 @@ def importances(branch: Branch, seed: int = 0) -> list[Importance]:
 
 
 def _shares(branch: Branch, trials: Sequence[FrozenTrial]) -> dict[str, float]:
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances  # seconds, for scikit-learn
+
     study = optuna.create_study(directions=[one.direction for one in branch.objectives])
     study.add_trials(trials)
     sign = 1 if branch.objectives[0].direction == "minimize" else -1
@@ -145,6 +157,31 @@ def _ahead(trial: FrozenTrial, point: int, others: Sequence[FrozenTrial], sign: 
 def lost(branch: Branch) -> list[tuple[FrozenTrial, str]]:
     """The trials that came to no value, with what became of them: diverged, failed, invalid."""
     return [(trial, state) for trial in branch.known if (state := state_of(trial)) in ("diverged", "failed", "invalid")]
+
+
+def diverging(branch: Branch) -> list[Where]:
+    """For every parameter where trials diverged and where others did not; empty where none did."""
+    known = counted(branch.known)
+    ended = {state: [trial for trial in known if state_of(trial) == state] for state in ("diverged", "done", "pruned")}
+    sound = ended["done"] + ended["pruned"]
+    if not ended["diverged"]:
+        return []
+    return [
+        Where(name, _held(below, name, ended["diverged"]), _held(below, name, sound))
+        for name, below in branch.space.every.items()
+        if any(name in trial.params for trial in ended["diverged"])
+    ]
+
+
+def _held(below: Range, name: str, trials: Sequence[FrozenTrial]) -> str:
+    """``0.21 to 0.38``, or how often each choice: ``rms 3, layer 1``."""
+    values = [trial.params[name] for trial in trials if name in trial.params]
+    if not values:
+        return ""
+    if isinstance(below, Choices):
+        return ", ".join(f"{shown(value)} {values.count(value)}" for value in below.values if value in values)
+    low, high = (f"{end:.3g}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def reasons(branches: Sequence[Branch]) -> Mapping[str, int]:

@@ -1,13 +1,10 @@
 """The report of a sweep: one self-contained page beside its runs, in the style of an experiment's."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterator
 
 from optuna.trial import FrozenTrial
 
-from labkit.report.formats import NOTHING, duration, plural, signed, value
+from labkit.report.formats import NOTHING, duration, plural, value
 from labkit.report.markup import (
     Cell,
     document,
@@ -23,89 +20,22 @@ from labkit.report.markup import (
     words,
 )
 from labkit.report.style import STYLE
-from labkit.report.table import escaped
-from labkit.search.space import Space
 from labkit.search.study import state_of
 from labkit.spec import shown
 from labkit.study.names import at
 from labkit.sweep import plots
-from labkit.sweep.analysis import Importance, at_best, importances, lost, narrow, reasons, saved
+from labkit.sweep.analysis import at_best, diverging, lost, narrow, reasons, saved
 from labkit.sweep.branch import Branch, short
 from labkit.sweep.front import front
-from labkit.sweep.winners import Winner, rows
-from labkit.tracking.record import Edition, write_bytes
+from labkit.sweep.story import Story, answer
+from labkit.sweep.winners import rows
 
 METHOD = """
 The value of a trial is measured on the whole validation split at its end. Importance is PED-ANOVA's: the share of a
 choice in what tells the better trials from all; its interval is the 90 % one over bootstrap draws of the trials. The
 best of many trials is also the luckiest: what it is worth is told by other seeds. A pruned trial was compared with the
-others at the same part of its schedule, never before the stated minimum. A diverged trial has no value."""
-
-GROUPS = 7
-"""Most values of a choice that are told apart by strokes."""
-
-
-@dataclass(frozen=True)
-class Story:
-    """What the page is made from."""
-
-    title: str
-    edition: Edition
-    branches: Sequence[Branch]
-    winners: Sequence[Winner]
-    compared: Space
-    """The scientific part of a search's space; empty for a comparison."""
-    question: str
-    hypothesis: str
-    command: str
-    storage: str
-
-    @property
-    def first(self) -> Branch:
-        return self.branches[0]
-
-    @property
-    def keys(self) -> list[str]:
-        return [one.key for one in self.first.objectives]
-
-    @cached_property
-    def base(self) -> list[float]:
-        """What the base came to, by objective; empty where it was not run."""
-        found = [run.record() for run in self.edition.runs() if run.path.parent.name == "baseline"]
-        done = [record for record in found if record["status"] == "done"]
-        if not done or not self.first.alone:
-            return []
-        return [sum(one.of(record) for record in done) / len(done) for one in self.first.objectives]
-
-    @cached_property
-    def groups(self) -> list[tuple[str, Sequence[FrozenTrial]]]:
-        """The finished trials by arm, or by the value of the most important choice."""
-        if not self.first.alone:
-            return [(branch.arm.name, branch.ranked) for branch in self.branches]
-        ranked = [one.name for one in self.importance[0]]
-        names = [name for name, below in self.compared.ranges.items() if 1 < (below.count or 0) <= GROUPS]
-        names.sort(key=lambda name: ranked.index(name) if name in ranked else len(ranked))
-        if not names:
-            return [("trials", self.first.ranked)]
-        name = names[0]
-        tail = name.rpartition(".")[2]
-        having = self.first.ranked
-        return [
-            (f"{tail}={shown(key)}", [trial for trial in having if trial.params.get(name) == key])
-            for key in self.compared.ranges[name].values
-        ]
-
-    @cached_property
-    def importance(self) -> list[list[Importance]]:
-        """Of every branch."""
-        return [importances(branch) for branch in self.branches]
-
-
-def write(story: Story) -> Path:
-    """Write report.html and report.md, which MLflow shows, into the edition's folder; the path of the page."""
-    write_bytes(story.edition.path / "report.md", note(story).encode())
-    write_bytes(story.edition.path / "report.html", page(story).encode())
-    return story.edition.path / "report.html"
+others at the same part of its schedule, never before the stated minimum. A diverged trial has no value, and
+the sampler learns nothing from it."""
 
 
 def page(story: Story) -> str:
@@ -113,34 +43,6 @@ def page(story: Story) -> str:
     body = "\n".join(part for section in sections for part in section(story))
     title = f"{story.title}: {story.question}" if story.question else story.title
     return document(title, STYLE, f"{body}\n<footer>{text(METHOD)}</footer>")
-
-
-def answer(story: Story) -> str:
-    """What came of it, in a sentence or two."""
-    if not story.first.alone:
-        found = story.winners
-        told = [f"{one.name} {value(one.trial.values[0])} at {short(one.trial.params)}" for one in found]
-        return f"At its best setting each: {'; '.join(told)}. The verdict is told by other seeds."
-    best = story.first.best
-    if best is None:
-        return "No trial has come to its end yet."
-    if len(story.keys) > 1:
-        return f"{plural(len(front(story.first)), 'trial')} of {len(story.first.ranked)} lie on the Pareto front."
-    told = f"Trial {best.number} of {len(story.first.known)} is the best: {story.keys[0]} {value(best.values[0])}"
-    if story.base:
-        told += f", {signed(best.values[0] - story.base[0])} to the base's {value(story.base[0])}"
-    return f"{told}. It was chosen among many: confirm it on other seeds with --best."
-
-
-def note(story: Story) -> str:
-    """The answer, what matters, and the best spec, in Markdown."""
-    told = {"Question": story.question, "Hypothesis": story.hypothesis, "Answer": answer(story)}
-    said = [f"**{word}** {escaped(words)}" for word, words in told.items() if words]
-    shares = ", ".join(f"{one.name} {one.share:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in story.importance[0])
-    matters = [f"**What matters** {escaped(shares)}"] if shares and story.first.alone else []
-    best = story.first.best if story.first.alone else None
-    chosen = [f"**Best** {escaped(short(best.params))}"] if best is not None else []
-    return "\n\n".join([f"# {escaped(story.title)}", *said, *matters, *chosen, f"    {story.command}"]) + "\n"
 
 
 def _header(story: Story) -> Iterator[str]:
@@ -274,6 +176,11 @@ def _pruning(story: Story) -> Iterator[str]:
 
 def _lost(story: Story) -> Iterator[str]:
     """Where trials diverged or failed, and why combinations were invalid."""
+    for branch in story.branches:
+        if where := diverging(branch):
+            head = [words("choice"), words("diverged at"), words("came to a value at")]
+            body = [[words(one.name), words(one.diverged), words(one.sound)] for one in where]
+            yield f"<h2>Where it diverges{f' in {text(branch.name)}' if branch.name else ''}</h2>{table(head, body)}"
     found = [(branch, trial, state) for branch in story.branches for trial, state in lost(branch) if state != "invalid"]
     if found:
         body = [
@@ -286,7 +193,7 @@ def _lost(story: Story) -> Iterator[str]:
             for branch, trial, state in found
         ]
         head = [words("trial"), words(""), words("choices"), words("why")]
-        yield f"<h2>Where it diverged or failed</h2>{table(head, body)}"
+        yield f"<h2>What diverged or failed</h2>{table(head, body)}"
     why = reasons(story.branches)
     if why:
         body = [[words(reason, "changes"), number(str(count))] for reason, count in why.items()]

@@ -15,12 +15,13 @@ from labkit.study.executors import slots
 from labkit.study.matching import matched
 from labkit.study.plan import Planner
 from labkit.study.runner import Options, check_writable
-from labkit.sweep import page
+from labkit.sweep import files
 from labkit.sweep.branch import Branch
 from labkit.sweep.driver import Driver, Outcome
 from labkit.sweep.folders import Folders
 from labkit.sweep.loading import LoadedSweep
 from labkit.sweep.objectives import Direction, Objective, objectives
+from labkit.sweep.story import Story
 from labkit.sweep.trials import Trials
 from labkit.sweep.winners import Winner, winners
 from labkit.tracking import mlflow, source
@@ -68,8 +69,8 @@ class SweepRunner:
         self.remote = "://" in self.address
         if self.remote:
             close(opened(self.address))
-        files = source.imported_sources(self.loaded.root, self.loaded.file)
-        self.folders = Folders(Planner(self.loaded, self.edition, files), options.runs.absolute(), console)
+        sources = source.imported_sources(self.loaded.root, self.loaded.file)
+        self.folders = Folders(Planner(self.loaded, self.edition, sources), options.runs.absolute(), console)
 
     @property
     def compares(self) -> bool:
@@ -144,11 +145,12 @@ class SweepRunner:
         else:
             self.console.say(f"all {sum(branch.trials for branch in branches)} trials are finished already")
         searched = Searched(self.edition.title, self.edition, branches, base, public(self.address), self.margin)
-        if missing or not (self.edition.path / "report.html").exists():
-            with self.console.busy("writing the report, telling MLflow the rest"):
-                page.write(self._story(searched))
+        if missing or not files.are_there(self.edition):
+            with self.console.busy("writing the report"):
+                files.write(self._story(searched))
         if missing:
-            mirror.close()
+            with self.console.busy("telling MLflow the rest"):
+                mirror.close()
         elif mlflow.pending(self.edition, self.uri):
             self._sync()
         return outcome, searched
@@ -160,9 +162,9 @@ class SweepRunner:
         except Exception as error:  # a full disk, a server that is gone: the records are complete without it
             self.console.say(f"MLflow: {error}; `labkit sync` fills it again", "yellow")
 
-    def _story(self, searched: Searched) -> page.Story:
+    def _story(self, searched: Searched) -> Story:
         compared = self.sweep.compared if self.sweep is not None and not self.compares else Space({})
-        return page.Story(
+        return Story(
             title=searched.title,
             edition=searched.edition,
             branches=searched.branches,

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from optuna.trial import FrozenTrial
 
 from labkit.report import formats
-from labkit.search.ranges import Choices, Integers, LogUniform, Range, Uniform
+from labkit.search.ranges import Range
 from labkit.search.space import refused
 from labkit.spec import Mistake
 from labkit.study.experiment import Experiment
 from labkit.study.loading import Loaded
 from labkit.sweep.branch import Branch, short
+from labkit.sweep.edges import Numbers, widened
 from labkit.train.run import RunSpec
 
 
@@ -36,13 +38,27 @@ class Winner:
     @property
     def edges(self) -> dict[str, str]:
         """Name -> why the best may lie outside the range: it is at an end of it that could be moved."""
-        params, space = self.trial.params, self.branch.space
-        ranges = space.parameters(params)
+        params, ranges = self.trial.params, self.branch.space.parameters(self.trial.params)
         return {
             name: f"{name.rpartition('.')[2]} {params[name]:.3g} at the {end} edge of {_ends(ranges[name])}"
-            for name, end in space.edges(params).items()
-            if self._goes_on(name, beyond(ranges[name], end)) and not self._is_flat(name)
+            for name, (end, _) in self._narrow.items()
         }
+
+    @property
+    def remedies(self) -> list[str]:
+        """What to write for each range that ends too early."""
+        return [f"'{name}': {wider.code}" for name, (_, wider) in self._narrow.items()]
+
+    @cached_property
+    def _narrow(self) -> dict[str, tuple[str, Numbers]]:
+        """Name -> the end that the best is at, and the range that goes on there."""
+        ranges = self.branch.space.parameters(self.trial.params)
+        found = {
+            name: (end, widened(ranges[name], end, lambda value, name=name: self._goes_on(name, value)))
+            for name, end in self.branch.space.edges(self.trial.params).items()
+            if not self._is_flat(name)
+        }
+        return {name: (end, wider) for name, (end, wider) in found.items() if wider is not None}
 
     def _is_flat(self, name: str) -> bool:
         """Whether a trial away from the edge is as good, so that nothing hangs on this parameter."""
@@ -54,19 +70,6 @@ class Winner:
         params = {**self.trial.params, name: value}
         changes = self.branch.space.walk(lambda one, below: params[one])
         return not refused(self.branch.arm.spec, changes)
-
-
-def beyond(below: Range, end: str) -> Any:
-    """A value a little outside an end of a range."""
-    sign = 1 if end == "upper" else -1
-    if isinstance(below, LogUniform):
-        return below.high * 1.1 if sign > 0 else below.low / 1.1
-    if isinstance(below, Uniform):
-        return (below.high if sign > 0 else below.low) + sign * 0.1 * (below.high - below.low)
-    if isinstance(below, Integers):
-        return (below.values[-1] if sign > 0 else below.low) + sign * below.step
-    assert not isinstance(below, Choices)
-    raise AssertionError
 
 
 def _ends(below: Range) -> str:
@@ -104,11 +107,15 @@ def verdict_of(loaded: Loaded, found: Sequence[Winner]) -> Loaded:
 
 
 def refusals(found: Sequence[Winner]) -> dict[str, str]:
-    """Arm -> why it gets no verdict."""
-    told = {winner.name: "; ".join(winner.edges.values()) for winner in found}
-    base = told.pop("baseline", "")
-    told = {name: "; ".join(filter(None, [why, base and f"baseline {base}"])) for name, why in told.items()}
-    return {name: f"best {why}: widen it" for name, why in told.items() if why}
+    """Arm -> why it gets no verdict, and what to write instead."""
+    base, *variants = found
+    told: dict[str, str] = {}
+    for winner in variants:
+        why = [*winner.edges.values(), *(f"baseline {edge}" for edge in base.edges.values())]
+        remedies = dict.fromkeys([*winner.remedies, *base.remedies])
+        if why:
+            told[winner.name] = f"best {'; '.join(why)}: write nuisance={{{', '.join(remedies)}}}"
+    return told
 
 
 def rows(branches: Sequence[Branch], found: Sequence[Winner]) -> tuple[list[str], list[list[str]]]:

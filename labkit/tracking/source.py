@@ -5,6 +5,7 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -68,10 +69,14 @@ def _hidden_by(name: str, root: Path) -> str:
 def imported_sources(root: Path, *files: Path) -> list[Path]:
     """The files and every module below `root` that is imported by now, apart from installed packages and labkit."""
     root, found = root.resolve(), {file.resolve() for file in files}
+    resolved = cache(Path.resolve)  # of thousands of files in hundreds of folders
     for module in list(sys.modules.values()):
         path = Path(getattr(module, "__file__", None) or "")
-        if path.is_absolute() and path.suffix == ".py" and _is_own(path.resolve(), root):
-            found.add(path.resolve())
+        if path.is_absolute() and path.suffix == ".py":
+            path = resolved(path.parent) / path.name
+            path = path.resolve() if path.is_symlink() else path
+            if _is_own(path, root):
+                found.add(path)
     return sorted(found)
 
 

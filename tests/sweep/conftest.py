@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from labkit.study.editions import Asked
 from labkit.study.executors import Answer, Slot
 from labkit.study.runner import Options
-from labkit.sweep import pool
+from labkit.sweep import plots, pool
 from labkit.sweep import runner as runner_module
 from labkit.sweep.loading import load_sweep, on_edition
 from labkit.sweep.runner import SweepRunner
@@ -98,11 +99,20 @@ class Synthetic:
 @pytest.fixture
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report, which takes seconds, is for the tests that look at it."""
-    monkeypatch.setattr(runner_module.page, "write", lambda _: None)
+    monkeypatch.setattr(runner_module.files, "write", lambda _: None)
+
+
+@pytest.fixture
+def no_drawings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's drawings, which take most of them."""
+    monkeypatch.setattr(plots, "panels", lambda *_: [])
+    monkeypatch.setattr(plots, "by_optuna", lambda _: [])
 
 
 @pytest.fixture
 def synthetic(monkeypatch: pytest.MonkeyPatch) -> type[Synthetic]:
+    """It trains in no time, and nobody waits for a disk: no power cut is looked at here."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr(pool, "Worker", Synthetic)
     Synthetic.made = []
     return Synthetic

@@ -74,7 +74,7 @@ def test_an_optimum_at_the_edge_gets_no_verdict(write_sweep: Write) -> None:
     verdict = compare(edition).variants[0].verdict
     assert verdict.word == "none"
     assert "at the upper edge of 0.001 to 0.003" in verdict.reason
-    assert "widen it" in verdict.reason
+    assert "write nuisance={'optimizer.lr': log_uniform(0.001, 0.03)}" in verdict.reason
 
 
 def test_an_edge_beyond_which_nothing_is_valid_is_none(write_sweep: Write) -> None:

@@ -100,6 +100,10 @@ def test_a_divergence_is_a_failed_value_and_the_sweep_goes_on(write_sweep: Write
     assert not outcome.failed
     states = {(trial.params["optimizer.lr"], state_of(trial), trial.state.name) for trial in searched.branches[0].known}
     assert states == {(1e-2, "done", "COMPLETE"), (0.3, "diverged", "FAIL")}
+    made_before = len(Synthetic.made)
+    _, again = made(write_sweep(code, "again.py")).run()
+    assert {(t.params["optimizer.lr"], state_of(t), t.state.name) for t in again.branches[0].known} == states
+    assert len(Synthetic.made) == made_before
 
 
 def test_what_is_hopeless_is_pruned_at_equal_parts_and_the_same_when_it_is_seen_late(

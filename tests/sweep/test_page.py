@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,10 @@ def test_the_page_tells_what_matters_and_is_the_same_every_time(write_sweep: Wri
         "Optuna's views",
         "All trials",
     ]
-    for heading in [*headings, "What pruning saved", "others ahead there", "Where it diverged or failed"]:
+    for heading in [*headings, "What pruning saved", "others ahead there", "What diverged or failed"]:
         assert heading in page
+    [lr] = re.findall(r"<td>optimizer.lr</td><td>([\d.]+)(?: to [\d.]+)?</td><td>[\d.]+ to ([\d.]+)</td>", page)
+    assert float(lr[1]) < 0.2 < float(lr[0])
     assert "optuna-dashboard" in page
     assert page.count("<svg") > 4
     note = path.with_name("report.md").read_text()
