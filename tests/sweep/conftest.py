@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from labkit.cli.application import app
 from labkit.study.editions import Asked
 from labkit.study.executors import Answer, Slot
 from labkit.study.runner import Options
@@ -144,3 +145,14 @@ def records(runs: Path) -> dict[str, dict[str, Any]]:
     """Variant -> the record of its one run."""
     found = [json.loads(path.read_text()) for path in sorted(runs.glob("*/*/*/*/record.json"))]
     return {record["variant"]: record for record in found}
+
+
+def labkit(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """The exit code, and what is on standard output and standard error."""
+    capsys.readouterr()
+    try:
+        code = app([str(word) for word in words], standalone_mode=False) or 0
+    except SystemExit as left:
+        code = left.code
+    told = capsys.readouterr()
+    return int(code), told.out, told.err

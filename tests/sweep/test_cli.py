@@ -1,34 +1,20 @@
-"""The command, on a project of a user's own; one sweep is really trained."""
+"""The command, on a project of a user's own."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from labkit.cli.application import app
 from labkit.study import crew
 from labkit.study import runner as study_runner
-from tests.sweep.conftest import SEARCH, NoMirror, Synthetic, Write
+from tests.sweep.conftest import SEARCH, NoMirror, Synthetic, Write, labkit
 
 COMPARE = """
 sweep = Sweep(base=pico, scientific={"model.norm": ["rms", "layer"]},
               nuisance={"optimizer.lr": log_uniform(1e-3, 8e-2)},
               trials=3, minimize="val/loss", mode="compare", seeds=2)
 """
-
-
-def labkit(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    """The exit code, and what is on standard output and standard error."""
-    capsys.readouterr()
-    try:
-        code = app([str(word) for word in words], standalone_mode=False) or 0
-    except SystemExit as left:
-        code = left.code
-    told = capsys.readouterr()
-    return int(code), told.out, told.err
 
 
 @pytest.fixture(autouse=True)
@@ -93,26 +79,3 @@ def test_mistakes_end_with_2_and_a_changed_space_is_said(
     monkeypatch.setenv("LABKIT_OPTUNA_STORAGE", "postgresql://x:secret@127.0.0.1:1/y")
     code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH, "b.py"))
     assert (code, "it cannot be used" in err) == (2, True)
-
-
-def test_a_sweep_trains_prunes_nothing_it_should_not_and_is_told_to_mlflow(write_sweep: Write, project: Path) -> None:
-    file = write_sweep(SEARCH.replace("trials=8", "trials=3, pruner={'kind': 'median', 'startup': 1}"))
-    command = [sys.executable, "-m", "labkit", "sweep", str(file), "-j", "2", "--json"]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, env={**os.environ})
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    states = [trial["state"] for trial in told["branches"][0]["trials"]]
-    assert len(states) == 3
-    assert set(states) <= {"done", "pruned"}
-    assert Path(told["report"]).stat().st_size > 10_000
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{project}/runs/mlflow.db")
-    experiment = client.get_experiment_by_name("sweeps.mine")
-    assert experiment is not None
-    runs = client.search_runs([experiment.experiment_id])
-    assert len(runs) == 4
-    trials = [run for run in runs if "trial" in run.data.tags]
-    assert {run.data.tags["trial"] for run in trials} == {"0", "1", "2"}
-    assert all({"lr", "norm"} <= run.data.params.keys() for run in trials)
-    assert all(run.data.tags["study"].startswith("sweeps.mine-") for run in trials)
