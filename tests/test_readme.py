@@ -69,6 +69,11 @@ def test_the_experiment_of_the_readme_is_the_one_that_ships() -> None:
     assert block == re.sub(r"\nOutcome .*?(?=\n\"\"\")", "", shipped, flags=re.DOTALL)
 
 
+def test_the_sweep_of_the_readme_is_the_one_that_ships() -> None:
+    [block] = [text for text in PYTHON if "Sweep(" in text]
+    assert (ROOT / "sweeps" / "quick.py").read_text().endswith(block)
+
+
 def test_the_ui_of_the_readme_answers(project: Path) -> None:
     assert "labkit ui" in COMMANDS
     command = [sys.executable, "-m", "labkit", "ui", "--no-open"]

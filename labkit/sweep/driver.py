@@ -171,7 +171,7 @@ class Driver:
         if work.pruned or self._judge(work):
             self._tell(work, "pruned", live)
         elif answer.status == "diverged":
-            self._tell(work, "diverged", live)
+            self._tell(work, "diverged", live, f"at step {work.job.run.record().get('diverged_at')}")
         elif answer.status != "done":
             self._tell(work, "failed", live, answer.error or answer.status)
         else:

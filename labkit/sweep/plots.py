@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optuna.trial import FrozenTrial
 
 from labkit.report.drawing import Panel, Plot, drawn, level_names
-from labkit.report.theme import GRID, INK, MUTED, stroke
+from labkit.report.theme import GRID, INK, MUTED, stroke, themed
 from labkit.search.quiet import unwarned
 from labkit.search.ranges import LogUniform, Range
 from labkit.search.study import state_of
@@ -18,6 +18,9 @@ from labkit.sweep.front import front
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+FAINT = "#a9b1ba"
+"""Of the trials that matter least, on light ground and on dark."""
 
 ROOM = 0.75
 """The part of the trials, the best ones, whose values the vertical axis holds."""
@@ -129,6 +132,7 @@ def _curves(branches: Sequence[Branch]) -> Iterator[Panel]:
             if pruned:
                 axes.plot(*points[-1], "x", color=MUTED, markersize=4, zorder=3)
         _frame(axes, [value for trial in trials for value in trial.intermediate_values.values()], "minimize")
+        axes.locator_params(axis="x", integer=True)
         level_names(axes, branches[0].objectives[0].key, "evaluation point")
         return True
 
@@ -142,11 +146,11 @@ def by_optuna(branch: Branch) -> list[Plot]:
     found: list[Plot] = []
     target = {"target": lambda trial: trial.values[0], "target_name": branch.objectives[0].key}
     for name, title, told in (
-        ("slice", "Slices", "The value over each parameter, later trials darker: optuna.visualization.plot_slice."),
+        ("slice", "Slices", "The value over each parameter, later trials stronger: optuna.visualization.plot_slice."),
         (
             "parallel_coordinate",
             "Parallel coordinates",
-            "A line a trial: optuna.visualization.plot_parallel_coordinate.",
+            "A line a trial, the better the stronger: optuna.visualization.plot_parallel_coordinate.",
         ),
     ):
         svg, figure = _of_optuna(branch, name, target)
@@ -166,10 +170,30 @@ def _of_optuna(branch: Branch, name: str, target: dict[str, Any]) -> tuple[str, 
         drawn_axes = getattr(plots, f"plot_{name}")(branch.study.optuna, **target)
         axes = drawn_axes if not hasattr(drawn_axes, "flat") else drawn_axes.flat[0]
         figure = axes.figure
+        _follow_the_page(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
     return _inlined(file.getvalue(), name), figure
+
+
+def _follow_the_page(figure: Any) -> None:
+    """The page has the title, and its ground may be dark: no ground of its own, and colours that stand on both."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    fading = LinearSegmentedColormap.from_list("fading", [FAINT, stroke(2).light])
+    figure.patch.set_facecolor("none")
+    figure.suptitle("")
+    for axes in figure.axes:
+        axes.set(facecolor="none", title="")
+        axes.tick_params(which="both", colors=MUTED)
+        for artist in (axes.xaxis.label, axes.yaxis.label, *axes.texts, *axes.spines.values()):
+            artist.set_color(MUTED)
+        for line in (*axes.get_xgridlines(), *axes.get_ygridlines()):
+            line.set_color(GRID)
+        for drawn_in in axes.collections:
+            if drawn_in.get_array() is not None:
+                drawn_in.set_cmap(fading.reversed() if drawn_in.get_cmap().name.endswith("_r") else fading)
 
 
 def _inlined(svg: str, title: str) -> str:
@@ -177,4 +201,4 @@ def _inlined(svg: str, title: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     opening = rf'<svg viewBox="\1" role="img" aria-label="{title}">'
-    return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening, svg, count=1)
+    return themed(re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening, svg, count=1))

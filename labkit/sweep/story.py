@@ -90,12 +90,15 @@ def answer(story: Story) -> str:
     told = f"Trial {best.number} of {len(story.first.known)} is the best: {story.keys[0]} {value(best.values[0])}"
     if story.base:
         told += f", {signed(best.values[0] - story.base[0])} to the base's {value(story.base[0])}"
+        told += (
+            ", which none was better than" if story.first.objectives[0].better(story.base[0], best.values[0]) else ""
+        )
     return f"{told}. It was chosen among many: confirm it on other seeds with --best."
 
 
 def note(story: Story) -> str:
     """The answer, what matters, and the best choices, in Markdown."""
-    told = {"Question": story.question, "Hypothesis": story.hypothesis, "Answer": answer(story)}
+    told = {"Answer": answer(story), "Question": story.question, "Hypothesis": story.hypothesis}
     said = [f"**{word}** {escaped(words)}" for word, words in told.items() if words]
     shares = ", ".join(f"{one.name} {one.share:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in story.importance[0])
     matters = [f"**What matters** {escaped(shares)}"] if shares and story.first.alone else []

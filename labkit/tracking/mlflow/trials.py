@@ -5,8 +5,9 @@ from typing import Any
 
 from labkit.tracking.mlflow.params import name
 
-SECTION = "trials"
-_CHART = {"deleted": False, "isGenerated": False, "runsCountToCompare": 100, "metricSectionId": f"labkit-{SECTION}"}
+SECTIONS = {"trials": 1, "choices": 2}
+"""Of the charts: all trials at once, over the whole width, and each choice by itself; so many in a row."""
+_CHART = {"deleted": False, "isGenerated": False, "runsCountToCompare": 100}
 
 
 def is_sweep(description: Mapping[str, Any]) -> bool:
@@ -19,7 +20,9 @@ def of_trials(state: Mapping[str, Any], description: Mapping[str, Any], names: M
     objectives = [_final(key) for key, _ in description["objectives"]]
     params = [name(short) for short in names.values()]
     shown = {"display": True, "isReordered": True, "deleted": False, "isGenerated": True}
-    section = {"uuid": f"labkit-{SECTION}", "name": SECTION, **shown}
+    sections = [
+        {"uuid": f"labkit-{one}", "name": one, "columns": columns, **shown} for one, columns in SECTIONS.items()
+    ]
     tags = ["tags.`trial`", "tags.`status`"]
     return {
         **state,
@@ -28,20 +31,23 @@ def of_trials(state: Mapping[str, Any], description: Mapping[str, Any], names: M
         "selectedColumns": [*tags, *(f"metrics.`{key}`" for key in objectives), *(f"params.`{key}`" for key in params)],
         "orderByKey": f"metrics.`{objectives[0]}`",
         "orderByAsc": description["objectives"][0][1] == "minimize",
-        "compareRunSections": [section, *state["compareRunSections"]],
+        "compareRunSections": [*sections, *state["compareRunSections"]],
         "compareRunCharts": [*_charts(params, objectives, _numbers(description, names)), *state["compareRunCharts"]],
     }
 
 
 def _charts(params: Sequence[str], objectives: Sequence[str], numbers: Sequence[str]) -> Iterator[dict[str, Any]]:
-    chart = {"type": "PARALLEL", "uuid": "labkit-parallel", "showAllRuns": False}
+    chart = {"type": "PARALLEL", "uuid": "labkit-parallel", "metricSectionId": "labkit-trials", "showAllRuns": False}
     yield {**_CHART, **chart, "selectedParams": list(params), "selectedMetrics": list(objectives)}
     for key in numbers:
-        axes = {"xaxis": {"key": key, "type": "PARAM"}, "yaxis": {"key": objectives[0], "type": "METRIC"}}
-        yield {**_CHART, "type": "SCATTER", "uuid": f"labkit-by-{key}", **axes}
+        yield _scatter(f"labkit-by-{key}", {"key": key, "type": "PARAM"}, objectives[0])
     if len(objectives) > 1:
-        axes = {"xaxis": {"key": objectives[1], "type": "METRIC"}, "yaxis": {"key": objectives[0], "type": "METRIC"}}
-        yield {**_CHART, "type": "SCATTER", "uuid": "labkit-front", **axes}
+        yield _scatter("labkit-front", {"key": objectives[1], "type": "METRIC"}, objectives[0])
+
+
+def _scatter(uuid: str, across: Mapping[str, str], up: str) -> dict[str, Any]:
+    axes = {"xaxis": across, "yaxis": {"key": up, "type": "METRIC"}}
+    return {**_CHART, "type": "SCATTER", "uuid": uuid, "metricSectionId": "labkit-choices", **axes}
 
 
 def _numbers(description: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:

@@ -27,6 +27,9 @@ def test_a_sweeps_trials_stand_alone_with_parallel_coordinates_first() -> None:
     assert first["selectedMetrics"] == ["final/val_loss", "final/perf_tokens_per_s"]
     assert [chart["uuid"] for chart in others[:-1]] == ["labkit-by-lr", "labkit-by-theta", "labkit-front"]
     assert others[-1] == "old"
+    sections = {section["uuid"]: section.get("columns") for section in view["compareRunSections"][:-1]}
+    assert sections == {"labkit-trials": 1, "labkit-choices": 2}
+    assert {chart["metricSectionId"] for chart in view["compareRunCharts"][:-1]} == sections.keys()
     assert view["orderByKey"] == "metrics.`final/val_loss`"
     assert view["orderByAsc"]
 
