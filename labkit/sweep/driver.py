@@ -115,7 +115,7 @@ class Driver:
         """Take the next run of a trial: to be trained, or answered from what was made before."""
         self.waiting = [one for one in self.waiting if one is not work]
         asked, branch = work.asked, work.branch
-        params = asked.params if asked else {}
+        params = asked.params if asked else self.trials.written(self.branches[0].space.ranges)
         tags = self.trials.tags(branch, asked)
         needs = self.folders.plan(work.job, params, tags)
         self.trials.describe(self.folders)

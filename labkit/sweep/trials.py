@@ -1,6 +1,7 @@
 """From what was asked to a run spec that is counted; and what every view is told of the trials."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from labkit.spec import Mistake
 from labkit.study.counting import Counted, counted
 from labkit.study.experiment import Arm, Experiment
 from labkit.study.matching import matched
+from labkit.study.names import at
 from labkit.sweep.branch import Branch
 from labkit.sweep.folders import Folders
 from labkit.sweep.objectives import Objective
@@ -47,6 +49,15 @@ class Trials:
             return self._matched(Arm(branch.folder(asked.number), spec, asked.changes), branch)
         except Mistake as fault:
             return str(fault).partition(": ")[2] or str(fault)
+
+    def written(self, paths: Iterable[str]) -> dict[str, Any]:
+        """What the base has where trials choose, in their words; a place that it has not is left out."""
+        found: dict[str, Any] = {}
+        for path in paths:
+            with suppress(LookupError):
+                value = at(self.baseline.arm.spec, path)
+                found[path] = getattr(value, "kind", value)
+        return found
 
     def tags(self, branch: Branch | None, asked: Asked | None) -> dict[str, str]:
         """What MLflow's runs are told apart by."""

@@ -71,9 +71,9 @@ def test_mistakes_end_with_2_and_a_changed_space_is_said(
 ) -> None:
     code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH.replace("model.norm", "model.nrm"), "bad.py"))
     assert (code, "Did you mean 'norm'" in err) == (2, True)
-    assert labkit(capsys, "sweep", write_sweep(SEARCH, "a.py"), "-j", 1)[0] == 0
+    assert labkit(capsys, "sweep", write_sweep(SEARCH, "a.py"), "-j", 1, "--trials", 1)[0] == 0
     monkeypatch.delitem(sys.modules, "sweeps.a")
-    code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH.replace("1e-1", "2e-2"), "a.py"), "-j", 1)
+    code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH.replace("1e-1", "2e-2"), "a.py"), "-j", 1, "--trials", 1)
     assert code == 0
     assert "what is searched has changed: sweeps.a-" in err
     monkeypatch.setenv("LABKIT_OPTUNA_STORAGE", "postgresql://x:secret@127.0.0.1:1/y")
