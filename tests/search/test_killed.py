@@ -15,8 +15,7 @@ import pytest
 
 from tests.search.worker import made, state_of
 
-WORKERS = 4
-TRIALS, KILLS = (200, 6) if os.environ.get("LABKIT_LONG_TESTS") else (30, 2)
+WORKERS, TRIALS, KILLS = (4, 200, 6) if os.environ.get("LABKIT_LONG_TESTS") else (2, 20, 1)
 """A process takes a second to begin, and a trial takes PostgreSQL a tenth of one: LABKIT_LONG_TESTS=1 has more."""
 
 ROOT = Path(__file__).parents[2]
