@@ -24,7 +24,7 @@ from tests.sweep.conftest import Write, labkit
 
 SWEEP = """
 sweep = Sweep(
-    base=pico.patched({"budget.steps": 300, "evaluation.points": 2}),
+    base=pico.patched({"budget.steps": 400, "evaluation.points": 2}),
     scientific={"model.norm": ["rms", "layer"]},
     nuisance={"optimizer.lr": log_uniform(1e-3, 1e-1)},
     trials=2,
@@ -51,8 +51,8 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
 
 def is_under_way(run: Run) -> bool:
     """Whether it has gone on since a checkpoint."""
-    saved = run.checkpoints.exists() and any(run.checkpoints.iterdir())
-    return saved and len(run.lines()[0]) > 3 and run.record()["status"] == "running"
+    saved, lines = any(run.checkpoints.glob("step-*")), run.lines()[0]
+    return saved and len(lines) > 3 and run.record()["status"] == "running"
 
 
 def straight(run: Run, folder: Path) -> Run:
