@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from labkit.search.measured import check_measured
 from labkit.search.method import Method
 from labkit.search.space import Space
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain, shown
@@ -47,6 +48,7 @@ class Tune:
     def __post_init__(self) -> None:
         if not self.space.ranges:
             raise Mistake("tune: nuisance: there is nothing to tune; write a range, or leave tune= out")
+        check_measured("tune: nuisance", self.space.ranges)
         check_trials(self.trials, "tune: trials")
         if self.method.pruner.over_seeds:
             raise Mistake("tune: pruner: 'wilcoxon' looks at seeds, and a trial that tunes has one; write 'median'")

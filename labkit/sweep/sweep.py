@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
+from labkit.search.measured import check_measured
 from labkit.search.method import Method
 from labkit.search.space import TRIES, Changes, Space, digest, refused
 from labkit.search.tune import Tune, check_trials, method
 from labkit.spec import Mistake, closest
 from labkit.study.experiment import MATCH_BY, Experiment, unseeded
 from labkit.study.names import brief, exact, safe, tails
+from labkit.sweep.constraints import EXAMPLE, Constraints, broken, check_constraints, signature
 from labkit.sweep.objectives import Objective, objectives
 from labkit.train.run import RunSpec
 
@@ -28,7 +30,7 @@ WORDS = {
     "pruner": "pruner='median'",
     "seed": "seed=0",
     "seeds": "seeds=3",
-    "constraints": "constraints={'few heads': lambda spec: spec.model.attention.n_heads < 9}",
+    "constraints": EXAMPLE,
     "match": "match='params'",
     "match_by": "match_by='model.feedforward.d_ff'",
     "tolerance": "tolerance=0.01",
@@ -63,7 +65,7 @@ class Sweep:
     """What the sampler's choices follow from."""
     seeds: int | None = None
     """search: of each trial, 1 where nothing is said; compare: of the verdict."""
-    constraints: Mapping[str, Callable[[RunSpec], bool]] = field(default_factory=dict[str, Callable[[RunSpec], bool]])
+    constraints: Constraints = field(default_factory=dict[str, Callable[[RunSpec], bool]])
     """Name -> what holds of a run spec that is worth trying; another one costs nothing."""
     match: str = "none"
     match_by: str = MATCH_BY
@@ -137,7 +139,7 @@ class Sweep:
             "space": self.space.as_json(),
             "base": unseeded(self.base).fingerprint,
             "objectives": [[one.key, one.direction] for one in self.objectives],
-            "constraints": sorted(self.constraints),
+            "constraints": signature(self.constraints),
             "match": [self.match, self.match_by, self.tolerance] if self.match != "none" else [],
             "mode": self.mode,
             "seeds": list(self.seed_list) if self.mode == "search" else [],
@@ -152,7 +154,7 @@ class Sweep:
         if fault := refused(self.base, changes):
             return fault
         spec = self.base.patched(changes)
-        return next((name for name, holds in self.constraints.items() if not holds(spec)), "")
+        return broken(self.constraints, spec)
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -166,6 +168,7 @@ class Sweep:
                 match=self.match,
                 match_by=self.match_by,
                 tolerance=self.tolerance,
+                margin=self.margin,
             )
         return Experiment(
             baseline=self.base,
@@ -204,16 +207,13 @@ class Sweep:
         return {safe(named(point)): changes for point, changes in points if not self.invalid(changes)}
 
     def _check_space(self) -> None:
-        for path in self.scientific.keys() & self.nuisance.keys():
+        check_constraints(self.constraints)
+        for path in self.compared.ranges.keys() & self.tuned.ranges.keys():
             raise Mistake(f"nuisance: {path} is scientific as well; leave it out of one of them")
         if not self.space.ranges:
             raise Mistake(f"scientific, nuisance: the space is empty; write {WORDS['scientific']}")
-        for what, value in self.constraints.items():
-            if not callable(value):
-                raise Mistake(
-                    f"constraints: {what!r}: expected a function of the run spec; write {WORDS['constraints']}"
-                )
         for what, space in (("scientific", self.compared), ("nuisance", self.tuned)):
+            check_measured(what, space.ranges, [one.key for one in self.objectives])
             self.space.check(what, self.base, space.ranges)
         draw, why = random.Random(0), ""
         for _ in range(DRAWN):

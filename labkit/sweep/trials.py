@@ -14,6 +14,7 @@ from labkit.study.experiment import Arm, Experiment
 from labkit.study.matching import matched
 from labkit.study.names import at
 from labkit.sweep.branch import Branch
+from labkit.sweep.constraints import Constraints, broken
 from labkit.sweep.folders import Folders
 from labkit.sweep.objectives import Objective
 from labkit.train.run import RunSpec
@@ -35,16 +36,15 @@ class Trials:
     command: str
     facts: Mapping[str, Any]
     """What the description says beside the arms."""
-    constraints: Mapping[str, Callable[[RunSpec], bool]] = field(default_factory=dict[str, Callable[[RunSpec], bool]])
+    constraints: Constraints = field(default_factory=dict[str, Callable[[RunSpec], bool]])
 
     def counted(self, branch: Branch, asked: Asked) -> Counted | str:
         """The arm of a trial with what it costs, or why it is invalid."""
         if fault := refused(branch.arm.spec, asked.changes):
             return fault
         spec = branch.arm.spec.patched(asked.changes)
-        for name, holds in self.constraints.items():
-            if not holds(spec):
-                return name
+        if fault := broken(self.constraints, spec):
+            return fault
         try:
             return self._matched(Arm(branch.folder(asked.number), spec, asked.changes), branch)
         except Mistake as fault:

@@ -90,9 +90,20 @@ sweep = Sweep(base=pico, scientific={"model.d_model": [16, 24], "model.attention
     assert sorted(states) == [(16, 2, "done"), (16, 3, "invalid"), (24, 2, "invalid"), (24, 3, "invalid")]
     assert len(Synthetic.made) <= 2
     why = {trial.user_attrs.get("why", "") for trial in branch.known}
-    assert "small" in why
+    assert "the constraint 'small' does not hold" in why
     assert any("n_heads 3 does not divide d_model 16" in one for one in why)
     assert tally(searched.branches) == "1 trial: 1 done; 3 combinations invalid, at no cost"
+
+
+def test_a_constraint_that_raises_excludes_what_it_raises_for(write_sweep: Write) -> None:
+    code = """
+sweep = Sweep(base=pico, scientific={"clip": [0.5, 1.0]}, minimize="val/loss",
+              constraints={"quick": lambda spec: 1 / (spec.clip - 0.5) > 0})
+"""
+    outcome, searched = made(write_sweep(code)).run()
+    assert not outcome.failed
+    told = {state_of(trial): trial.user_attrs.get("why", "") for trial in searched.branches[0].known}
+    assert told == {"done": "", "invalid": "the constraint 'quick' raised ZeroDivisionError: float division by zero"}
 
 
 def test_a_divergence_is_a_failed_value_and_the_sweep_goes_on(write_sweep: Write) -> None:

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from labkit.spec import Mistake
+from labkit.sweep.loading import load_sweep
 from tests.sweep.conftest import SEARCH, Write, made
 
 COMPARE = """
@@ -39,6 +40,23 @@ def test_another_base_is_another_study(write_sweep: Write) -> None:
     file = write_sweep(SEARCH)
     names = {made(file, asked).searches()[0][1].name for asked in (Asked(), Asked(steps=5), Asked(sets=["clip=0.5"]))}
     assert len(names) == 3
+
+
+def test_another_constraint_is_another_study_and_so_is_another_value_that_it_reads(write_sweep: Write) -> None:
+    code = changed("trials=8", "trials=8, constraints={'small': SMALL}")
+    heads = [
+        "SMALL = lambda spec: spec.model.d_model < 20",
+        "SMALL = lambda spec: spec.model.d_model < 20  # the same",
+        "SMALL = lambda spec: spec.model.d_model < 17",
+        "LIMIT = 20\nSMALL = lambda spec: spec.model.d_model < LIMIT",
+        "LIMIT = 17\nSMALL = lambda spec: spec.model.d_model < LIMIT",
+        "KINDS = {'a', 'b', 'c'}\ndef fits(d): return d < 20\ndef SMALL(spec): return fits(spec.model.d_model)",
+        "KINDS = {'a', 'b', 'c'}\ndef fits(d): return d < 30\ndef SMALL(spec): return fits(spec.model.d_model)",
+    ]
+    found = [load_sweep(write_sweep(code, f"s{n}.py", head)).sweep for n, head in enumerate(heads)]
+    names = [one.study_name("") for one in found if one is not None]
+    assert names[0] == names[1]
+    assert len(set(names)) == 6
 
 
 def test_a_comparison_has_one_study_an_arm_and_the_same_trials_for_each(write_sweep: Write) -> None:
@@ -99,7 +117,68 @@ def test_a_finite_space_without_nuisance_is_enumerated(write_sweep: Write) -> No
             changed("trials=8", "trials=8, constraints={'x': 3}"),
             r"constraints: 'x': expected a function of the run spec",
         ),
-        (changed("trials=8", "trials=8, constraints={'x': lambda spec: False}"), r"no combination is valid: x"),
+        (
+            changed("trials=8", "trials=8, constraints={'x': lambda spec: False}"),
+            r"no combination is valid: the constraint 'x' does not",
+        ),
+        (
+            changed("trials=8", "trials=8, constraints={'x': lambda spec: spec.nothing}"),
+            r"no combination is valid: the constraint 'x' raised AttributeError: ",
+        ),
+        (
+            changed("trials=8", "trials=8, constraints={'x': lambda spec: print('')}"),
+            r"no combination is valid: the constraint 'x' gives None, neither True nor False",
+        ),
+        *(
+            (changed("trials=8", f"trials=8, constraints={given}"), rf"constraints: {told}")
+            for given, told in [
+                ("None", r"expected \{name: function\}, got None; write constraints=\{'few heads'"),
+                ("[]", r"expected \{name: function\}, got \[\]"),
+                ("lambda spec: True", r"expected \{name: function\}, got <function"),
+                ("{'': lambda spec: True}", r"'' is no name; write what must hold"),
+                ("{1: lambda spec: True}", r"1 is no name; write what must hold"),
+            ]
+        ),
+        *(
+            (changed('{"optimizer.lr": log_uniform(1e-3, 1e-1)}', given), r"nuisance: expected \{path: choices\}")
+            for given in ("None", "5", "[]", "'x'")
+        ),
+        *(
+            (changed('{"model.norm": ["rms", "layer"]}', given), r"scientific: expected \{path: choices\}")
+            for given in ("None", "5", "[]", "'x'")
+        ),
+        *(
+            (changed("trials=8", f"trials=8, margin={margin}"), r"margin: expected nats, a number from 0, got")
+            for margin in ("float('nan')", "-1", "'x'")
+        ),
+        (
+            changed("trials=8", "trials=8")
+            .replace("model.norm", "tokenizer")
+            .replace('"rms", "layer"', '"byte", "bpe"'),
+            r'scientific: tokenizer: losses per token of two .* do not compare \(val/loss\); write minimize="val/bpb"',
+        ),
+        *(
+            (
+                changed("1e-1)}", f"1e-1), '{path}': {values}}}"),
+                rf"nuisance: {path}: it changes what is measured .*; leave it out, and set it in the base",
+            )
+            for path, values in [
+                ("data.validation", [0.01, 0.1]),
+                ("data", [{"kind": "stdlib"}]),
+                ("evaluation.windows", [1, 2]),
+                ("evaluation.points", [2, 3]),
+            ]
+        ),
+        (
+            "experiment = Experiment(baseline=pico, variants={}, seeds=1, metric='val/loss', match='none',\n"
+            "tune=Tune(nuisance={'data.validation': [0.01, 0.1]}, trials=2))",
+            r"tune: nuisance: data\.validation: it changes what is measured",
+        ),
+        (
+            "experiment = Experiment(baseline=pico, variants={}, seeds=1, metric='val/loss', match='none',\n"
+            "tune=Tune(nuisance={'tokenizer': ['byte', {'kind': 'bpe', 'vocab_size': 300}]}, trials=2))",
+            r'tune: nuisance: tokenizer: .*; write metric="val/bpb"',
+        ),
         (changed(", seeds=2", "", COMPARE), r"seeds: mode='compare' needs the seeds of its verdict; write seeds=3"),
         (
             changed('["rms", "layer"]', "['rms']", COMPARE).replace("seeds=2", "seeds=0"),
