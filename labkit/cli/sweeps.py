@@ -109,12 +109,14 @@ def run_sweep(
     best: Path | None = None,
 ) -> None:
     """Do what a sweep, or an experiment that tunes, asks for, and show it."""
-    from labkit.sweep.best import write_best
+    from labkit.sweep.best import check_best, write_best
     from labkit.sweep.files import PAGE
     from labkit.sweep.results import plan_as_json, search_as_json, show_plan, show_search, show_tuned
     from labkit.sweep.runner import SweepRunner
     from labkit.sweep.winners import verdict_of
 
+    if best is not None:
+        check_best(found, best)
     runner = SweepRunner(found, edition, options, console, storage)
     if dry_run and as_json:
         write_json(console, plan_as_json(runner))
@@ -126,13 +128,13 @@ def run_sweep(
     if outcome.interrupted:
         raise KeyboardInterrupt
     page = searched.edition.path / PAGE
-    if best is not None:
-        write_best(found, searched, best)
-        console.say(f"the best trial is written to {best}")
     if not runner.compares and as_json:
         write_json(console, search_as_json(searched, page))
     elif not runner.compares:
         show_search(console, searched, page)
+    if best is not None:
+        write_best(found, searched, best)
+        console.say(f"the best trial is written to {best}; run it:  labkit run {best}")
     if runner.compares and not outcome.failed:
         if not as_json:
             show_tuned(console, searched)

@@ -48,6 +48,62 @@ def test_a_search_shows_its_best_and_writes_them_as_an_experiment_that_runs(
 
 
 @pytest.mark.usefixtures("synthetic", "no_page")
+def test_the_best_reads_as_if_a_user_had_written_it(
+    write_sweep: Write, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = """
+sweep = Sweep(base=pico, scientific={
+    "model.feedforward": [{"kind": "gelu", "d_ff": 40}], "model.norm": ["layer"],
+    "model.position": [{"kind": "rope", "theta": 123456.0}], "optimizer.lr": [0.0123456789],
+}, minimize="val/loss")
+"""
+    best = project / "experiments" / "best.py"
+    code, out, err = labkit(capsys, "sweep", write_sweep(code), "-j", 1, "--set", "clip=0.5", "--best", best)
+    assert code == 0, err
+    assert best.read_text().partition("\nfrom")[2].splitlines()[1:] == [
+        "from sweeps.mine import sweep",
+        "",
+        "experiment = Experiment(",
+        '    baseline=sweep.base.patched({"clip": 0.5}),',
+        "    variants={",
+        '        "best": {',
+        '            "model.norm": "layer",',
+        '            "model.feedforward": {"kind": "gelu", "d_ff": 40},',
+        '            "model.position.theta": 123456.0,',
+        '            "optimizer.lr": 0.0123456789,',
+        "        },",
+        "    },",
+        "    seeds=[1, 2, 3],",
+        '    metric="val/loss",',
+        '    match="none",',
+        ")",
+    ]
+    assert labkit(capsys, "plan", best)[0] == 0
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_where_the_best_cannot_be_written_or_run_is_told_before_anything_starts(
+    write_sweep: Write, project: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, elsewhere = write_sweep(SEARCH), tmp_path_factory.mktemp("elsewhere")
+    (project / "a.py").mkdir()
+    for best, told in [
+        ("", "this is no name of a .py file; write something like "),
+        (project / "best.txt", "this is no name of a .py file"),
+        (project / "a.py", "it is there already"),
+        (file, "it is there already; write another name"),
+        (elsewhere / "best.py", "it would not run there, for it imports the sweep from"),
+        (file / "best.py", "is no folder"),
+        ("/proc/best.py", "it would not run there"),
+    ]:
+        for more in ([], ["--dry-run"]):
+            code, _, err = labkit(capsys, "sweep", file, "-j", 1, "--best", best, *more)
+            assert (code, f"--best {best or '.'}: " in err, told in err) == (2, True, True), err
+    assert not (project / "runs").exists()
+    assert labkit(capsys, "sweep", write_sweep(COMPARE, "c.py"), "--dry-run", "--best", project / "b.py")[0] == 2
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
 def test_a_comparison_ends_with_a_verdict_on_other_seeds(
     write_sweep: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
