@@ -35,6 +35,9 @@ class Pruner(Choice):
         """The first of so many points that it may end a run at, from 1."""
         return max(1, math.ceil(self.minimum * points))
 
+    def check(self) -> None:
+        """Raise Mistake for what Optuna cannot make."""
+
     def build(self, points: int) -> "BasePruner":
         """The pruner for trials of so many points."""
         raise NotImplementedError
@@ -122,6 +125,9 @@ class Named(Pruner):
     name: str
     """Such as "PercentilePruner"."""
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    def check(self) -> None:
+        self.build(1)
 
     def build(self, points: int) -> "BasePruner":
         from optuna import pruners

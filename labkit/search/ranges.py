@@ -1,20 +1,28 @@
 """What may stand at one place of a sweep: a range of numbers, or choices that may bring ranges of their own."""
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from labkit.spec import Mistake, Spec, shown
 
 if TYPE_CHECKING:
     from optuna import Trial
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 Value = Any
 """What Optuna keeps of a value: None, a boolean, a number, or a text."""
 
 EDGE = 0.05
 """This part of a range, at either end of it, is its edge."""
+
+LONGEST = 80
+"""Characters of a value in a message."""
 
 MOST = 10**6
 """Values of a range of integers that are listed."""
@@ -192,43 +200,78 @@ class Choices:
         return [[option.key, _plain(option.value)] for option in self.options]
 
 
+def _called(example: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function refuse arguments that it does not take with a Mistake that shows how it is called."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def checked(*given: P.args, **named: P.kwargs) -> R:
+            try:
+                inspect.signature(function).bind(*given, **named)
+            except TypeError as error:
+                raise Mistake(f"{function.__name__}: {error}; write {example}") from error
+            return function(*given, **named)
+
+        return checked
+
+    return decorated
+
+
+@_called("uniform(0.0, 0.1)")
 def uniform(low: float, high: float) -> Uniform:
     """A number from `low` to `high`, every one alike: ``uniform(0.0, 0.1)``. Raises Mistake."""
-    return Uniform(*_ends(f"uniform({low!r}, {high!r})", low, high))
+    return Uniform(*_ends("uniform", low, high))
 
 
+@_called("log_uniform(1e-4, 1e-2)")
 def log_uniform(low: float, high: float) -> LogUniform:
     """A number from `low` to `high`, every factor alike: ``log_uniform(1e-4, 1e-2)``. Raises Mistake."""
-    call = f"log_uniform({low!r}, {high!r})"
-    ends = _ends(call, low, high)
+    ends = _ends("log_uniform", low, high)
     if ends[0] <= 0:
+        call = f"log_uniform({low!r}, {high!r})"
         raise Mistake(f"{call}: a logarithm needs a low end above 0; write log_uniform(1e-6, {high!r}), or uniform")
     return LogUniform(*ends)
 
 
+@_called("integers(2, 8)")
 def integers(low: int, high: int, step: int = 1) -> Integers:
     """A whole number: low, low + step, … up to `high`, which it may be. Raises Mistake."""
-    call = f"integers({low!r}, {high!r})" if step == 1 else f"integers({low!r}, {high!r}, {step!r})"
+    more = () if step == 1 else (step,)
     if not all(type(number) is int for number in (low, high, step)) or step < 1:
+        call = _call("integers", low, high, *more)
         raise Mistake(f"{call}: expected whole numbers and a step of 1 or more; write integers(2, 8)")
-    _ends(call, low, high)
+    _ends("integers", low, high, *more)
     if (high - low) // step >= MOST:
+        call = _call("integers", low, high, *more)
         raise Mistake(f"{call}: these are more than {MOST:,} values; write a larger step, or uniform")
     return Integers(low, high, step)
 
 
+@_called("choice(['layer', 'rms'])")
 def choice(values: Sequence[Any]) -> Choices:
     """One of the values: numbers, short forms such as "rms", or full specs, in which further ranges may stand:
     ``choice(["none", {"kind": "rope", "theta": log_uniform(1e3, 1e6)}])``. Raises Mistake.
     """
     listed: Any = values
     if not isinstance(listed, list | tuple | range) or not listed:
-        raise Mistake(f"choice({shown(listed)!r}): write a list of the values to choose from, such as ['layer', 'rms']")
+        raise Mistake(f"choice({written(listed)}): write a list of the values to choose from, such as ['layer', 'rms']")
+    for value in listed:
+        if type(value) in (int, float) and not _is_finite(value):
+            raise Mistake(f"choice: {written(value)} is no finite number; leave it out")
     keys = _keys(listed)
     for index, key in enumerate(keys):
         if key in keys[:index] and type(key) is type(keys[keys.index(key)]):
             raise Mistake(f"choice: {key!r} stands there twice; leave one out")
     return Choices(tuple(Option(key, value, dict(_inside(value, ""))) for key, value in zip(keys, listed, strict=True)))
+
+
+def written(value: Any) -> str:
+    """A value as Python writes it, short enough for a message."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        return "a number of very many digits"
+    return text if len(text) <= LONGEST else f"{text[:40]} … {text[-20:]}"
 
 
 def as_range(value: Any) -> Range:
@@ -259,13 +302,26 @@ def _inside(value: Any, path: str) -> Iterator[tuple[str, Range]]:
                 yield from _inside(item, below)
 
 
-def _ends(call: str, low: Any, high: Any) -> tuple[float, float]:
-    if not all(type(end) in (int, float) and math.isfinite(end) for end in (low, high)):
-        raise Mistake(f"{call}: expected two finite numbers, such as {call.partition('(')[0]}(1e-4, 1e-2)")
+def _ends(name: str, low: Any, high: Any, *more: Any) -> tuple[float, float]:
+    call = _call(name, low, high, *more)
+    if not all(type(end) in (int, float) and _is_finite(end) for end in (low, high)):
+        raise Mistake(f"{call}: expected two finite numbers, such as {name}(1e-4, 1e-2)")
     if low >= high:
-        remedy = f"write {call.partition('(')[0]}({high!r}, {low!r})" if low > high else "write the value itself"
+        remedy = f"write {name}({high!r}, {low!r})" if low > high else "write the value itself"
         raise Mistake(f"{call}: this range is {'upside down' if low > high else 'empty'}; {remedy}")
     return float(low), float(high)
+
+
+def _call(name: str, *given: Any) -> str:
+    return f"{name}({', '.join(map(written, given))})"
+
+
+def _is_finite(number: float) -> bool:
+    """Whether it is a number that a float can hold."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 def _edge(share: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from labkit.search.ranges import Choices, Range, Value, as_range, filled
+from labkit.search.ranges import Choices, Range, Value, as_range, filled, is_range, written
 from labkit.spec import Mistake, Spec, ValidationError, explain, shown
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ class Space:
                 raise Mistake(f"{what}: {path!r} is no path; write one with dots, such as 'model.norm'")
             if path.partition(".")[0] == "seed":
                 raise Mistake(f"{what}: {path}: a seed is nothing to choose; leave it out")
+            if not is_range(value) and not isinstance(value, list | tuple | range):
+                remedy = f"write a list of the values to try, such as {{{path!r}: [{written(value)}, ...]}}"
+                raise Mistake(f"{what}: {path}: {written(value)} is one value; {remedy}")
+            if not is_range(value) and not value:
+                raise Mistake(f"{what}: {path}: this list is empty; write the values to try")
             try:
                 ranges[path] = as_range(value)
             except Mistake as error:

@@ -53,6 +53,7 @@ class Tune:
         if self.method.pruner.over_seeds:
             raise Mistake("tune: pruner: 'wilcoxon' looks at seeds, and a trial that tunes has one; write 'median'")
         self.method.sampler.check(self.space)
+        self.method.pruner.check()
 
     @property
     def space(self) -> Space:

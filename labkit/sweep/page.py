@@ -1,5 +1,6 @@
 """The report of a sweep: one self-contained page beside its runs, in the style of an experiment's."""
 
+import shlex
 from collections.abc import Iterator
 
 from optuna.trial import FrozenTrial
@@ -226,7 +227,7 @@ def _trial(story: Story, branch: Branch, trial: FrozenTrial) -> list[Cell]:
 
 
 def _facts(story: Story) -> Iterator[str]:
-    commands = f"{story.command}\noptuna-dashboard {story.storage}"
+    commands = f"{story.command}\noptuna-dashboard {shlex.quote(story.storage)}"
     yield f'<h2>To reproduce</h2><div class="card"><pre>{text(commands)}</pre></div>'
     space = [(name, below.words) for name, below in story.first.space.every.items()]
     yield f'<div class="columns">{pairs("The space", space)}</div>'

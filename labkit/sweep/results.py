@@ -1,5 +1,6 @@
 """What the command line shows of a sweep: the best trials, the front, the arms at their best; and the same as JSON."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,7 +48,7 @@ def show_tuned(console: Console, searched: Searched) -> None:
 def show_where(console: Console, searched: Searched, page: Path) -> None:
     console.say()
     console.say(f"report  {page}")
-    console.say(f"next    optuna-dashboard {searched.storage}", "")
+    console.say(f"next    optuna-dashboard {shlex.quote(searched.storage)}", "")
     console.say("        labkit ui", "")
 
 

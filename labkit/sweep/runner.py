@@ -3,12 +3,13 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from labkit.report import formats
 from labkit.search.measured import check_measured
 from labkit.search.space import Space, digest
-from labkit.search.storage import close, opened, public
+from labkit.search.storage import check_folder, close, opened, public
 from labkit.search.study import Search, Study
 from labkit.search.tune import SEED, Tune
 from labkit.study.counting import Counted
@@ -68,12 +69,19 @@ class SweepRunner:
         self.edition = Edition(options.runs.absolute() / self.loaded.name / name)
         self.arms = matched(self.loaded.experiment, self.loaded.base)
         check_writable(options.runs)
-        self.address = storage or os.environ.get(VARIABLE) or str(self.edition.path / JOURNAL)
-        self.remote = "://" in self.address
-        if self.remote:
-            close(opened(self.address))
+        given = storage or os.environ.get(VARIABLE, "")
+        self.own = not given
+        self.address = given or str(self.edition.path / JOURNAL)
+        self._check_storage()
         sources = source.imported_sources(self.loaded.root, self.loaded.file)
         self.folders = Folders(Planner(self.loaded, self.edition, sources), options.runs.absolute(), console)
+
+    def _check_storage(self) -> None:
+        """Raise Mistake for a storage that cannot be reached or read; nothing is made."""
+        if not self.own:
+            check_folder(self.address)
+        if "://" in self.address or Path(self.address).exists():
+            close(opened(self.address, own=self.own))
 
     @property
     def compares(self) -> bool:
@@ -130,7 +138,7 @@ class SweepRunner:
         self._announce()
         base = self.arms[0]
         data = self.folders.store(base).hash
-        storage = opened(self.address)
+        storage = opened(self.address, own=self.own)
         others = {one.study_name for one in storage.get_all_studies()}
         studies = [(arm, Study(search, storage), trials) for arm, search, trials in self.searches(data)]
         self._say_changed(others, [study for _, study, _ in studies])

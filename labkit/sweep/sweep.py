@@ -233,6 +233,7 @@ class Sweep:
             raise Mistake(f"seeds: expected a number from 1 to 1000, got {brief(self.seeds)}; write seeds=3")
         self.method.sampler.check(self.space if self.mode == "search" else self.tuned)
         pruner = self.method.pruner
+        pruner.check()
         if len(self.objectives) > 1 and (pruner.looks or pruner.over_seeds):
             several = f"there are {len(self.objectives)}"
             raise Mistake(f"pruner: {pruner.label} ends trials by one value, and {several}; write pruner='none'")

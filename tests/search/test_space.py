@@ -71,8 +71,12 @@ def test_what_is_drawn_lies_in_the_space() -> None:
         ({"n_layers": integers(0, 3)}, r"scientific: n_layers: Input should be greater than 0 \(got 0\)"),
         ({"position": [{"kind": "rope", "thet": uniform(1, 2)}]}, r"position\.thet: no such field\. Did you mean"),
         ({"attention.n_kv_heads": [3]}, r"scientific: attention.*3"),
-        ({"norm": []}, r"scientific: norm: choice\('\[\]'\): write a list"),
-        ({"norm": "rms"}, r"scientific: norm: choice\('rms'\): write a list of the values"),
+        ({"norm": []}, r"scientific: norm: this list is empty; write the values to try"),
+        (
+            {"norm": "rms"},
+            r"scientific: norm: 'rms' is one value; write a list of .*, such as \{'norm': \['rms', \.\.\.\]\}",
+        ),
+        ({"clip": [float("nan")]}, r"scientific: clip: choice: nan is no finite number; leave it out"),
         ({"norm": ["rms", "rms"]}, r"scientific: norm: choice: 'rms' stands there twice"),
         ({"seed.init": [1, 2]}, r"scientific: seed\.init: a seed is nothing to choose"),
         ({"norm..eps": [1]}, r"scientific: 'norm\.\.eps' is no path"),
@@ -94,6 +98,15 @@ def test_bad_input_is_told_with_its_place_and_a_remedy(given: object, told: str)
         (lambda: uniform("0", 1), r"uniform\('0', 1\): expected two finite numbers"),  # type: ignore[arg-type]
         (lambda: integers(1, 2.5), r"integers\(1, 2\.5\): expected whole numbers"),  # type: ignore[arg-type]
         (lambda: integers(5, 2), r"integers\(5, 2\): this range is upside down; write integers\(2, 5\)"),
+        (lambda: uniform(0, 10**400), r"uniform\(0, 10* … 0*\): expected two finite numbers"),
+        (lambda: uniform(0, 10**5000), r"uniform\(0, a number of very many digits\): expected two finite numbers"),
+        (lambda: integers(0, 10**400), r"integers\(0, 10* … 0*\): expected two finite numbers"),
+        (lambda: choice([float("nan")]), r"choice: nan is no finite number"),
+        (lambda: choice([10**400]), r"choice: 10* … 0* is no finite number"),
+        (uniform, r"uniform: missing a required argument: 'low'; write uniform\(0\.0, 0\.1\)"),
+        (lambda: log_uniform(0), r"log_uniform: missing a required argument: 'high'; write log_uniform"),  # type: ignore[call-arg]
+        (lambda: uniform(0, 1, 2), r"uniform: too many positional arguments; write uniform"),  # type: ignore[call-arg]
+        (lambda: choice("a", "b"), r"choice: too many positional arguments; write choice\(\['layer', 'rms'\]\)"),  # type: ignore[call-arg]
         (lambda: integers(0, 10**9), r"more than 1,000,000 values"),
     ],
 )

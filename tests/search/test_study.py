@@ -17,8 +17,9 @@ from labkit.search.method import Method
 from labkit.search.quiet import quiet
 from labkit.search.ranges import integers, log_uniform, uniform
 from labkit.search.space import Space
-from labkit.search.storage import opened
+from labkit.search.storage import opened, public
 from labkit.search.study import Asked, Search, Study, counted, state_of
+from labkit.search.tune import Tune
 from labkit.spec import Mistake
 
 SEED = 7
@@ -293,12 +294,55 @@ def test_half_a_line_of_a_killed_process_is_taken_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["postgresql://somebody:secret@127.0.0.1:1/none", "nosuchdb://x/y", "/proc/no/such.journal"]
+    "address", ["postgresql://somebody:secret@127.0.0.1:1/none", "nosuchdb://x/y", "/proc/such.journal"]
 )
 def test_a_storage_that_cannot_be_reached_is_told_without_its_password(address: str) -> None:
     with pytest.raises(Mistake, match=r"--storage .*: it cannot be used: .*Write an URL") as caught:
         opened(address)
     assert "secret" not in str(caught.value).partition("it cannot")[0]
+
+
+def test_a_damaged_journal_is_to_be_moved_away_and_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "a.journal"
+    study = made(CONTINUOUS, Method(), path)
+    train(study, study.ask())
+    sound = path.read_bytes()
+    for damaged in (b"garbage\n" + sound, sound + b"\x00garbage\n", b"5\n" + sound):
+        path.write_bytes(damaged)
+        with pytest.raises(
+            Mistake, match=r"a\.journal: this journal of trials is damaged: .*Move the file away"
+        ) as caught:
+            opened(str(path), own=True)
+        assert "--storage" not in str(caught.value)
+    with pytest.raises(Mistake, match=r"--storage .*/mistyped/a\.journal: there is no folder .*; make it"):
+        opened(str(tmp_path / "mistyped" / "a.journal"))
+    assert not (tmp_path / "mistyped").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("sqlite:////tmp/x.db", "sqlite:////tmp/x.db"),
+        ("sqlite:///x.db", "sqlite:///x.db"),
+        ("postgresql://me:secret@host:5432/db", "postgresql://host:5432/db"),
+        ("/tmp/a b.journal", "/tmp/a b.journal"),
+    ],
+)
+def test_an_address_is_written_down_whole_but_for_who_uses_it(address: str, told: str) -> None:
+    assert public(address) == told
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"kind": "optuna", "name": "MedianPrunr"}, r"pruner: Optuna has none of the name 'MedianPrunr'.*MedianPruner"),
+        ({"kind": "optuna", "name": "PercentilePruner"}, r"pruner: PercentilePruner: .*percentile"),
+        ({"kind": "optuna", "name": "PercentilePruner", "arguments": {"percentile": 1e9}}, r"pruner: Percentile.*100"),
+    ],
+)
+def test_a_pruner_that_optuna_cannot_make_is_told_where_it_is_written(fields: Any, told: str) -> None:
+    with pytest.raises(Mistake, match=told):
+        Tune(nuisance={"optimizer.lr": log_uniform(1e-4, 1e-2)}, trials=2, pruner=fields)
 
 
 @pytest.mark.parametrize(

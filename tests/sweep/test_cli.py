@@ -58,7 +58,7 @@ sweep = Sweep(base=pico, scientific={
 }, minimize="val/loss")
 """
     best = project / "experiments" / "best.py"
-    code, out, err = labkit(capsys, "sweep", write_sweep(code), "-j", 1, "--set", "clip=0.5", "--best", best)
+    code, _, err = labkit(capsys, "sweep", write_sweep(code), "-j", 1, "--set", "clip=0.5", "--best", best)
     assert code == 0, err
     assert best.read_text().partition("\nfrom")[2].splitlines()[1:] == [
         "from sweeps.mine import sweep",

@@ -112,6 +112,11 @@ def test_a_finite_space_without_nuisance_is_enumerated(write_sweep: Write) -> No
             changed("trials=8", "trials=8, pruner='asha', maximize='perf/tokens_per_s'"),
             r"pruner: asha ends trials by one",
         ),
+        (
+            changed("trials=8", "trials=8, pruner={'kind': 'optuna', 'name': 'ThresholdPruner'}"),
+            r"pruner: ThresholdPruner: ",
+        ),
+        (changed('["rms", "layer"]', '"rms"'), r"model\.norm: 'rms' is one value; write a list"),
         (changed("trials=8", "trials=8, mode='compar'"), r"mode: no mode 'compar'\. Did you mean 'compare'"),
         (
             changed("trials=8", "trials=8, constraints={'x': 3}"),
