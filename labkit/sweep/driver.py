@@ -26,6 +26,9 @@ FAILURES = 3
 INVALID = 1000
 """So many invalid combinations one after the other end it as well."""
 
+FULL = ("No space left on device", "Disk quota exceeded", "PytorchStreamWriter failed", "file write failed")
+"""What a run says that ended for want of disk space; the latter two are PyTorch's words for it."""
+
 RETRY = 1.0
 """Seconds before a run that is in other hands is tried again."""
 
@@ -51,6 +54,8 @@ class Driver:
         self.under_way: list[Work] = []
         self.waiting: list[Work] = []
         self.in_a_row = self.invalid = 0
+        self.full = False
+        """Whether the disk is, so that no further trial is begun."""
 
     def run(self, baseline: Counted | None) -> Outcome:
         """Go on until every branch has its trials, or something ends it. Ctrl-C gives back what is under way."""
@@ -75,16 +80,21 @@ class Driver:
             for work in [*self.under_way, *self.waiting]:
                 self._give_back(work)
 
+    @property
+    def _is_ending(self) -> bool:
+        """Whether nothing further is begun."""
+        return self.outcome.interrupted or self.full or self.in_a_row >= FAILURES
+
     def _is_over(self, pool: Pool) -> bool:
         if pool.busy:
             return False
-        if self.outcome.interrupted or self.in_a_row >= FAILURES:
+        if self._is_ending:
             return True
         return not self.waiting and all(branch.is_over for branch in self.branches)
 
     def _fill(self, pool: Pool, live: Live) -> None:
         """Give every idle worker something to do."""
-        while pool.idle and not self.outcome.interrupted and self.in_a_row < FAILURES:
+        while pool.idle and not self._is_ending:
             if (work := next((one for one in self.waiting if one.is_ready), None)) is not None:
                 self.waiting.remove(work)
                 self._give(work, pool)
@@ -172,6 +182,8 @@ class Driver:
             self._tell(work, "pruned", live)
         elif answer.status == "diverged":
             self._tell(work, "diverged", live, f"at step {work.job.run.record().get('diverged_at')}")
+        elif answer.status != "done" and any(words in f"{answer.error} {answer.said}" for words in FULL):
+            self._wait(work, answer, live)
         elif answer.status != "done":
             self._tell(work, "failed", live, answer.error or answer.status)
         else:
@@ -206,6 +218,14 @@ class Driver:
             facts = work.facts() | ({"why": why} if why else {})
             work.branch.study.tell(work.asked, state, work.mean if state == "done" else (), facts)
         live.end(work, state, why)
+
+    def _wait(self, work: Work, answer: Answer, live: Live) -> None:
+        """A full disk says nothing of a trial: whoever gives the command again has it."""
+        self.full = True
+        self._give_back(work)
+        why = f"{answer.error.strip()}; it waits: free some space, and give the same command again"
+        self.outcome.failed.append(f"{work.name}: {why}")
+        live.end(work, "waiting", why)
 
     def _give_back(self, work: Work) -> None:
         if work.branch is not None and work.asked is not None:

@@ -66,6 +66,8 @@ class Live:
             return f"diverged at step {record.get('diverged_at')}{answered}"
         if state == "pruned":
             return f"pruned at step {record.get('step')} of {work.counted.steps}"
+        if state == "waiting":
+            return why
         return f"failed: {why}  (see {work.job.run.console_log})"
 
     def _keys(self, work: Work) -> list[str]:

@@ -201,6 +201,31 @@ def test_what_always_fails_ends_the_sweep(write_sweep: Write, monkeypatch: pytes
     assert [state_of(trial) for trial in searched.branches[0].known] == ["failed", "failed"]
 
 
+def test_a_trial_that_found_no_room_on_the_disk_waits_for_the_same_command(
+    write_sweep: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = True
+
+    class Full(Synthetic):
+        def train(self, run: Run) -> Answer:
+            if full and "trial-002" in str(run.path):
+                with run.lock():
+                    run.update(status="failed", error="OSError: [Errno 28] No space left on device")
+                return Answer("failed", "OSError: [Errno 28] No space left on device")
+            return super().train(run)
+
+    monkeypatch.setattr(pool, "Worker", Full)
+    file = write_sweep(SEARCH)
+    outcome, searched = made(file).run()
+    assert [state_of(trial) for trial in searched.branches[0].known] == ["done", "done", "waiting"]
+    assert len(outcome.failed) == 1
+    assert "trial-002: OSError: [Errno 28] No space left on device; it waits: free some space" in outcome.failed[0]
+    full = False
+    outcome, searched = made(file).run()
+    assert not outcome.failed
+    assert [state_of(trial) for trial in searched.branches[0].known] == ["done"] * 8
+
+
 def test_several_objectives_make_a_front(write_sweep: Write) -> None:
     code = SEARCH.replace('minimize="val/loss"', 'minimize="val/loss", maximize="perf/tokens_per_s"')
     _, searched = made(write_sweep(code)).run()
