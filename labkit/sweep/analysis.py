@@ -154,6 +154,19 @@ def _ahead(trial: FrozenTrial, point: int, others: Sequence[FrozenTrial], sign: 
     return sum(sign * one.intermediate_values[point] < mine for one in there) / len(there) if there else 0.0
 
 
+def untried(branch: Branch, compared: Space) -> list[dict[str, Any]]:
+    """The combinations of a finite space that no trial has come to; empty for one that cannot be counted."""
+    if not compared.ranges or compared.size is None:
+        return []
+    ended = [trial for trial in branch.known if trial.state.is_finished() and state_of(trial) != "failed"]
+    tried = {_key({name: trial.params[name] for name in compared.every if name in trial.params}) for trial in ended}
+    return [point for point in compared.points() if _key(point) not in tried]
+
+
+def _key(params: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    return frozenset((name, repr(value)) for name, value in params.items())
+
+
 def lost(branch: Branch) -> list[tuple[FrozenTrial, str]]:
     """The trials that came to no value, with what became of them: diverged, failed, invalid."""
     return [(trial, state) for trial in branch.known if (state := state_of(trial)) in ("diverged", "failed", "invalid")]

@@ -11,6 +11,7 @@ from labkit.search.study import Study, counted, state_of
 from labkit.study.experiment import Arm
 from labkit.study.names import safe, tails
 from labkit.sweep.objectives import Objective
+from labkit.tracking.record import Edition
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,15 @@ class Branch:
     @property
     def best(self) -> FrozenTrial | None:
         return next(iter(self.ranked), None)
+
+
+def base_of(edition: Edition, branch: Branch) -> list[float]:
+    """What a search's base came to, by objective; empty where it was not run."""
+    found = [run.record() for run in edition.runs() if run.path.parent.name == "baseline"]
+    done = [record for record in found if record["status"] == "done"]
+    if not done or not branch.alone:
+        return []
+    return [sum(one.of(record) for record in done) / len(done) for one in branch.objectives]
 
 
 def short(params: Mapping[str, Any]) -> str:

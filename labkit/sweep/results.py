@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,31 @@ def show_search(console: Console, searched: Searched, page: Path) -> None:
     console.say()
     console.table(title, ["trial", *keys, "choices"], body, words=["choices"])
     console.show(tally(searched.branches))
+    for told in closing(searched):
+        console.show(told)
     show_where(console, searched, page)
+
+
+def closing(searched: Searched) -> Iterator[str]:
+    """How the best trial stands to the base, and what was never tried."""
+    branch, base = searched.branches[0], searched.base
+    best = branch.best
+    if best is not None and len(base) > 1:
+        told = (f"{one.key} {formats.value(value)}" for one, value in zip(branch.objectives, base, strict=True))
+        yield f"the base: {', '.join(told)}"
+    elif best is not None and base:
+        key, (ours, theirs) = branch.objectives[0].key, (best.values[0], base[0])
+        yield f"trial {best.number}: {key} {formats.value(ours)}, {_standing(branch, ours, theirs)}"
+    if searched.untried:
+        said = f"{searched.untried:,} of {formats.plural(searched.combinations, 'scientific combination')}"
+        yield f"{said} never tried; more --trials go on from here"
+
+
+def _standing(branch: Branch, ours: float, theirs: float) -> str:
+    """``+0.0804 to the base: worse``"""
+    objective = branch.objectives[0]
+    word = "better" if objective.better(ours, theirs) else "worse" if objective.better(theirs, ours) else "the same"
+    return f"{formats.signed(ours - theirs)} to the base's {formats.value(theirs)}: {word}"
 
 
 def show_tuned(console: Console, searched: Searched) -> None:
@@ -69,6 +93,9 @@ def search_as_json(searched: Searched, page: Path) -> dict[str, Any]:
             "title": searched.title,
             "storage": searched.storage,
             "report": str(page),
+            "base": searched.base,
+            "combinations": searched.combinations,
+            "untried": searched.untried,
             "branches": [_branch_as_json(branch, searched) for branch in searched.branches],
         }
     )

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from labkit.study.matching import matched
 from labkit.study.plan import Planner
 from labkit.study.runner import Options, check_writable
 from labkit.sweep import files
-from labkit.sweep.branch import Branch
+from labkit.sweep.analysis import untried
+from labkit.sweep.branch import Branch, base_of
 from labkit.sweep.driver import Driver, Outcome
 from labkit.sweep.folders import Folders
 from labkit.sweep.loading import LoadedSweep
@@ -48,6 +50,15 @@ class Searched:
     """Where the studies are, without a password."""
     margin: float
     """M, in nats."""
+    combinations: int = 0
+    """Of the scientific part of a search's space; 0 where they cannot be counted."""
+    untried: int = 0
+    """Of these, how many are valid and no trial has come to."""
+
+    @cached_property
+    def base(self) -> list[float]:
+        """What a search's base came to, by objective; empty where it was not run."""
+        return base_of(self.edition, self.branches[0])
 
     @property
     def winners(self) -> list[Winner]:
@@ -155,7 +166,7 @@ class SweepRunner:
             outcome = driver.run(baseline)
         else:
             self.console.say(f"all {sum(branch.trials for branch in branches)} trials are finished already")
-        searched = Searched(self.edition.title, self.edition, branches, base, public(self.address), self.margin)
+        searched = self._searched(branches)
         if missing or not files.are_there(self.edition):
             with self.console.busy("writing the report"):
                 files.write(self._story(searched))
@@ -166,6 +177,25 @@ class SweepRunner:
             self._sync()
         return outcome, searched
 
+    @property
+    def compared(self) -> Space:
+        """The scientific part of a search's space; empty for a comparison."""
+        return self.sweep.compared if self.sweep is not None and not self.compares else Space({})
+
+    def _searched(self, branches: Sequence[Branch]) -> Searched:
+        left, compared = untried(branches[0], self.compared), self.compared
+        valid = [point for point in left if self.sweep is None or not self.sweep.invalid(compared.changes(point))]
+        return Searched(
+            self.edition.title,
+            self.edition,
+            branches,
+            self.arms[0],
+            public(self.address),
+            self.margin,
+            combinations=(compared.size or 0) if compared.ranges else 0,
+            untried=len(valid),
+        )
+
     def _sync(self) -> None:
         try:
             with self.console.busy("telling MLflow the rest"):
@@ -174,13 +204,12 @@ class SweepRunner:
             self.console.say(f"MLflow: {error}; `labkit sync` fills it again", "yellow")
 
     def _story(self, searched: Searched) -> Story:
-        compared = self.sweep.compared if self.sweep is not None and not self.compares else Space({})
         return Story(
             title=searched.title,
             edition=searched.edition,
             branches=searched.branches,
             winners=searched.winners,
-            compared=compared,
+            compared=self.compared,
             question=self.loaded.question,
             hypothesis=self.loaded.hypothesis,
             command=self.options.command,

@@ -11,7 +11,7 @@ from labkit.report.table import escaped
 from labkit.search.space import Space
 from labkit.spec import shown
 from labkit.sweep.analysis import Importance, importances
-from labkit.sweep.branch import Branch, short
+from labkit.sweep.branch import Branch, base_of, short
 from labkit.sweep.front import front
 from labkit.sweep.winners import Winner
 from labkit.tracking.record import Edition
@@ -46,11 +46,7 @@ class Story:
     @cached_property
     def base(self) -> list[float]:
         """What the base came to, by objective; empty where it was not run."""
-        found = [run.record() for run in self.edition.runs() if run.path.parent.name == "baseline"]
-        done = [record for record in found if record["status"] == "done"]
-        if not done or not self.first.alone:
-            return []
-        return [sum(one.of(record) for record in done) / len(done) for one in self.first.objectives]
+        return base_of(self.edition, self.first)
 
     @cached_property
     def groups(self) -> list[tuple[str, Sequence[FrozenTrial]]]:

@@ -1,6 +1,7 @@
 """The command, on a project of a user's own."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -45,6 +46,23 @@ def test_a_search_shows_its_best_and_writes_them_as_an_experiment_that_runs(
     code, out, _ = labkit(capsys, "sweep", file, "--json")
     told = json.loads(out)
     assert (code, told["version"], len(told["branches"][0]["trials"])) == (0, 1, 8)
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_the_end_says_how_the_best_stands_to_the_base_and_what_was_never_tried(
+    write_sweep: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = """
+sweep = Sweep(base=pico, scientific={"optimizer.lr": [0.1, 0.15, 0.2], "clip": [0.5, 1.0]}, trials=TRIALS,
+              minimize="val/loss", constraints={"tight": lambda spec: (spec.optimizer.lr, spec.clip) != (0.2, 0.5)})
+"""
+    out = labkit(capsys, "sweep", write_sweep(code.replace("TRIALS", "1"), "a.py"), "-j", 1)[1]
+    assert re.search(r"trial \d: val/loss [23]\.\d+, \+\d\.\d+ to the base's 2\.0\d+: worse", out)
+    assert "4 of 6 scientific combinations never tried; more --trials go on from here" in out
+    out = labkit(capsys, "sweep", write_sweep(code.replace("trials=TRIALS,", "sampler='brute_force',"), "b.py"))[1]
+    assert "never tried" not in out
+    out = labkit(capsys, "sweep", write_sweep(SEARCH.replace("1e-3, 1e-1", "9e-3, 1.1e-2")), "-j", 1)[1]
+    assert ": better" in out
 
 
 @pytest.mark.usefixtures("synthetic", "no_page")
