@@ -133,7 +133,9 @@ class SweepRunner:
             return [(self.arms[0], search(name, self.sweep.space, method, signature), self.sweep.budget)]
         space, found = self.tune.space, list[tuple[Counted, Search, int]]()
         for arm in self.arms:
-            facts = {"base": arm.arm.fingerprint, "objectives": keys}
+            facts: dict[str, Any] = {"base": arm.arm.fingerprint, "objectives": keys}
+            if self.sweep is not None and self.sweep.constraints:
+                facts["constraints"] = self.sweep.signature["constraints"]
             name = f"{self.loaded.name}-{digest({**facts, 'space': space.as_json()})}/{arm.arm.name}"
             found.append((arm, search(name, space, self.tune.method, facts), self.tune.trials))
         return found

@@ -59,6 +59,15 @@ def test_another_constraint_is_another_study_and_so_is_another_value_that_it_rea
     assert len(set(names)) == 6
 
 
+def test_another_constraint_is_another_study_of_every_arm_of_a_comparison(write_sweep: Write) -> None:
+    code = changed("seeds=2", "seeds=2, constraints={'slow': lambda spec: spec.optimizer.lr < 0.1}", COMPARE)
+    one, two = (
+        {search.name.partition("-")[2] for _, search, _ in made(write_sweep(text, f"{name}.py")).searches()}
+        for name, text in (("a", code), ("b", code.replace("< 0.1", "< 0.2")))
+    )
+    assert not one & two
+
+
 def test_a_comparison_has_one_study_an_arm_and_the_same_trials_for_each(write_sweep: Write) -> None:
     searches = made(write_sweep(COMPARE)).searches()
     assert [(arm.arm.name, trials) for arm, _, trials in searches] == [("baseline", 4), ("norm=layer", 4)]
