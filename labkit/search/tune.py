@@ -78,12 +78,13 @@ def check_trials(trials: Any, place: str) -> None:
         raise Mistake(f"{place}: expected a number of trials from 1, got {shown(trials)}; write trials=24")
 
 
-def check_tuned(tune: Any, arms: Sequence[Spec], seeds: Sequence[int]) -> None:
+def check_tuned(tune: Any, arms: Sequence[Spec], seeds: Sequence[int], metric: str) -> None:
     """Raise Mistake for what cannot be tuned in every arm, or would be tuned on a seed of the verdict."""
     if tune is None:
         return
     if not isinstance(tune, Tune):
         raise Mistake(f"tune: expected Tune(nuisance=..., trials=...), got {shown(tune)}")
+    check_measured("tune: nuisance", tune.space.ranges, [metric], "metric")
     if SEED in seeds:
         raise Mistake(f"seeds: {SEED} is the seed that is tuned on; choose others")
     for arm in arms:

@@ -193,7 +193,7 @@ class Experiment:
         self._check_words()
         assert self.arms
         self._check_match_by()
-        check_tuned(self.tune, [arm.spec for arm in self.arms], self.seed_list)
+        check_tuned(self.tune, [arm.spec for arm in self.arms], self.seed_list, self.metric)
 
     @property
     def arms(self) -> tuple[Arm, ...]:

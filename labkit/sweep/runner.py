@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from labkit.report import formats
-from labkit.search.measured import check_measured
 from labkit.search.space import Space, digest
 from labkit.search.storage import check_folder, close, opened, public
 from labkit.search.study import Search, Study
@@ -72,8 +71,6 @@ class SweepRunner:
     def __init__(self, found: LoadedSweep, edition: str, options: Options, console: Console, storage: str = "") -> None:
         self.found, self.options, self.console = found, options, console
         self.loaded, self.sweep = found.loaded, found.sweep
-        if self.compares:
-            check_measured("tune: nuisance", self.tune.space.ranges, [self.loaded.experiment.metric], "metric")
         self.slots = slots(options.runtime, options.workers)
         tuning = TUNING if edition == "main" else f"{edition}+{TUNING}"
         name = tuning if self.compares else edition
