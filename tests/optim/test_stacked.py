@@ -16,6 +16,11 @@ from labkit.optim.weights import Weight
 
 Made = Callable[..., Weight]
 
+TOLERANCES = {
+    "cpu": {torch.float32: 1e-5, torch.bfloat16: 0.01},
+    "cuda": {torch.float32: 1e-3, torch.bfloat16: 0.05},  # not yet measured: batched products need not sum as one does
+}
+
 
 @pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu)] if torch.cuda.is_available() else ["cpu"])
 def device(request: pytest.FixtureRequest) -> torch.device:
@@ -66,7 +71,7 @@ def test_stacks_move_as_each_matrix_does_by_itself(
     run(stacked, together)
     for one, other in zip(apart, together, strict=True):
         moved = (one.value - drawn(*one.value.shape, seed=int(one.name)).to(device)).norm()
-        assert (one.value - other.value).norm() < (1e-3 if compute == torch.float32 else 0.05) * moved
+        assert (one.value - other.value).norm() < TOLERANCES[device.type][compute] * moved
         if other.copy is not None:
             torch.testing.assert_close(other.copy, other.value.to(compute), rtol=2**-7, atol=0)
     for (_, one), (_, other) in zip(alone.state.items(), stacked.state.items(), strict=True):
