@@ -25,11 +25,15 @@ FEW = [
     {"position.layout": "interleaved", "position.fraction": 0.5, "embedding.scaled": True, "head": "untied"},
 ]
 
+WIDER = SMALL.patched({"d_model": 128, "context": 64})
+"""With heads of 32 features, which torch's own fused kernels take."""
 
-def held(spec: ModelSpec, device: str, which: kernels.Kernels) -> dict[str, torch.Tensor]:
+
+def held(spec: ModelSpec, device: str, which: kernels.Kernels, recomputing: bool = False) -> dict[str, torch.Tensor]:
     """Losses and gradients, by name."""
     with torch.device(device), kernels.using(which):
         model = Transformer(spec, 11)
+        model.checkpointing = recomputing
         randomized(model, device).train()
         tokens = torch.randint(11, (2, 17), generator=torch.Generator(device).manual_seed(1))
         losses = model.losses(tokens[:, :-1], tokens[:, 1:])
@@ -87,6 +91,16 @@ def test_attention_takes_its_kernel_where_there_is_one(
     assert not calls
 
 
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("changes", FEW[:5:4], ids=str)
+def test_recomputing_activations_changes_no_bit(changes: dict[str, object]) -> None:
+    kept, recomputed = (held(SMALL.patched(changes), "cpu", "triton", recomputing=how) for how in (False, True))
+    assert kept.keys() == recomputed.keys()
+    for name, value in kept.items():
+        assert torch.equal(value, recomputed[name]), name
+
+
 def counted(function: Callable[..., Any], calls: Counter[str], name: str) -> Callable[..., Any]:
     def call(*arguments: Any, **options: Any) -> Any:
         calls[name] += 1
@@ -102,6 +116,37 @@ def test_every_variant_is_the_same_on_a_gpu(changed: tuple[type, object]) -> Non
     family, variant = changed
     spec = SMALL.patched({PLACES[family]: variant, "dropout": 0.0})
     agrees(spec, "cuda", "auto")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("changed", list(variants()))
+def test_every_variant_recomputes_its_activations_on_a_gpu(changed: tuple[type, object]) -> None:
+    family, variant = changed
+    spec = SMALL.patched({PLACES[family]: variant})
+    kept, recomputed = (held(spec, "cuda", "auto", recomputing=how) for how in (False, True))
+    for name, value in kept.items():
+        torch.testing.assert_close(recomputed[name], value, rtol=1e-5, atol=1e-6, msg=name)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("which", ["auto", "torch"])
+@pytest.mark.parametrize("changed", list(variants()))
+def test_every_variant_runs_in_bf16_on_a_gpu_whatever_its_rows_are_a_multiple_of(
+    changed: tuple[type, object], which: kernels.Kernels
+) -> None:
+    """torch's fused attention reads 16 bytes at a time, also of rows that are no multiple of them."""
+    family, variant = changed
+    spec = WIDER.patched({PLACES[family]: variant, "dropout": 0.0})
+    with torch.device("cuda"), kernels.using(which):
+        model, tokens = Transformer(spec, 11).train(), torch.randint(11, (2, 65))
+        weights = Weights(model, "bf16")
+        with weights.replaced():
+            losses = model.losses(tokens[:, :-1], tokens[:, 1:])
+            losses.mean().backward()
+        assert torch.isfinite(losses).all()
+        assert torch.isfinite(weights.gradient).all()
 
 
 @pytest.mark.usefixtures("interpreter")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from labkit.components.bias import NoBias, ScoreBias
 from labkit.components.dropout import KeyedDropout
 from labkit.components.parameters import Part, Role, parameter
-from labkit.kernels import Scores, attend, attends
+from labkit.kernels import Scores, attend, attends, readable
 from labkit.spec import Number
 
 Cap = Annotated[Number, Field(ge=1e-3, le=1e9)]
@@ -103,6 +103,8 @@ class Mixing(nn.Module):
         sees_all = queries == 1 and keys == offset + 1 <= self.window
         mask_TS = None if is_causal or sees_all else ~self.hidden(distances(queries, keys, offset, q_BHTd.device))
         grouped = self.n_kv_heads < self.n_heads
+        if q_BHTd.is_cuda:  # its kernels read 16 bytes at a time, and do not look where rows begin
+            q_BHTd, k_BKSd, v_BKSe = (readable(x) for x in (q_BHTd, k_BKSd, v_BKSe))
         return F.scaled_dot_product_attention(
             q_BHTd, k_BKSd, v_BKSe, mask_TS, is_causal=is_causal, scale=self.scale, enable_gqa=grouped
         )

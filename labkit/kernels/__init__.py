@@ -10,6 +10,7 @@ from labkit.kernels.attention import attend_packed as attend_packed
 from labkit.kernels.attention import attends as attends
 from labkit.kernels.attention import attends_packed as attends_packed
 from labkit.kernels.attention_cudnn import cudnn_is_faster as cudnn_is_faster
+from labkit.kernels.attention_launch import readable as readable
 from labkit.kernels.cross_entropy import cross_entropy as cross_entropy
 from labkit.kernels.embedding import embedding as embedding
 from labkit.kernels.glu import glu as glu

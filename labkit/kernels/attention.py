@@ -65,7 +65,8 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once
     def backward(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, kept = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+        q, k, v, *kept = ctx.saved_tensors
+        inputs = q, k, v
         dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in inputs)
         return dq, dk, dv, _backward(ctx, inputs, kept, dout, (dq, dk, dv), (dq, dk)), None, None
 
@@ -98,10 +99,10 @@ class _AttendPacked(torch.autograd.Function):
     @staticmethod
     @once
     def backward(ctx: Any, dout_BTN: Tensor | None, drotated: Tensor | None) -> tuple[Tensor | None, ...]:
-        inputs, kept = _kept(ctx, drotated)
+        qkv_BTN, inputs, kept = _kept(ctx, drotated)
         if dout_BTN is None:
             return (None,) * 6
-        dqkv_BTN, gradients = _packed_like(ctx.saved_tensors[0], ctx.heads)
+        dqkv_BTN, gradients = _packed_like(qkv_BTN, ctx.heads)
         dout_BTHD, (dqk_BTHD, _) = dout_BTN.unflatten(-1, (ctx.heads[0], -1)), split(dqkv_BTN, ctx.heads)
         return dqkv_BTN, _backward(ctx, inputs, kept, dout_BTHD, gradients, (dqk_BTHD,)), None, None, None, None
 
@@ -131,21 +132,24 @@ class _AttendCudnn(torch.autograd.Function):
     @staticmethod
     @once
     def backward(ctx: Any, dout_BTN: Tensor | None, drotated: Tensor | None) -> tuple[Tensor | None, ...]:
-        inputs, kept = _kept(ctx, drotated)
+        qkv_BTN, inputs, kept = _kept(ctx, drotated)
         if dout_BTN is None:
             return (None,) * 5
-        dqkv_BTN, gradients = _packed_like(ctx.saved_tensors[0], ctx.heads)
+        dqkv_BTN, gradients = _packed_like(qkv_BTN, ctx.heads)
         cudnn.backward(inputs, kept, dout_BTN.unflatten(-1, (ctx.heads[0], -1)), gradients, ctx.scale, ctx.rotation)
         return dqkv_BTN, None, None, None, None
 
 
-def _kept(ctx: Any, drotated: Tensor | None) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...]]:
-    """What a packed forward pass read, queries and keys turned, and what else it kept."""
+def _kept(ctx: Any, drotated: Tensor | None) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...]]:
+    """The product that a packed forward pass read, its queries, keys (turned) and values, and what else it kept.
+
+    Asked for once: where activations are recomputed, a second time is an error.
+    """
     if drotated is not None:
         raise RuntimeError("attention has overwritten its queries and keys: what reads them later has no gradient")
     qkv_BTN, turned, *kept = ctx.saved_tensors
     qk_BTHD, v_BTKD = split(qkv_BTN, ctx.heads)
-    return (*parted(qk_BTHD if turned is None else turned, ctx.heads), v_BTKD), tuple(kept)
+    return qkv_BTN, (*parted(qk_BTHD if turned is None else turned, ctx.heads), v_BTKD), tuple(kept)
 
 
 def _packed_like(qkv_BTN: Tensor, heads: tuple[int, int]) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
