@@ -145,8 +145,7 @@ class Driver:
     def _look(self, live: Live) -> None:
         """Read what the workers have measured, end what is hopeless, and keep the leases."""
         for work in self.under_way:
-            if not work.pruned and self._judge(work):
-                work.pruned = True
+            if not work.pruned_at and self._judge(work):
                 work.job.run.request_stop("pruned")
         for branch in self.branches:
             for number in branch.study.keep():
@@ -157,8 +156,12 @@ class Driver:
         branch, asked = work.branch, work.asked
         if branch is None or asked is None or not branch.study.search.method.pruner.looks:
             return False
-        points = work.new_points(branch.study.search.points, branch.objectives[0].key)
-        return any(branch.study.report(asked, value, point) for point, value in points)
+        points = branch.study.search.points
+        for point, value in work.new_points(points, branch.objectives[0].key):
+            if branch.study.report(asked, value, point):
+                work.pruned_at = round(point * work.counted.steps / points)
+                return True
+        return False
 
     def _take(self, ended: Ended, pool: Pool, live: Live) -> None:
         work: Work = ended.work
@@ -178,7 +181,7 @@ class Driver:
 
     def _ended(self, work: Work, answer: Answer, live: Live) -> None:
         """A run is over: look at it as a run that is still going would be looked at, then go on or tell."""
-        if work.pruned or self._judge(work):
+        if work.pruned_at or self._judge(work):
             self._tell(work, "pruned", live)
         elif answer.status == "diverged":
             self._tell(work, "diverged", live, f"at step {work.job.run.record().get('diverged_at')}")

@@ -65,7 +65,8 @@ class Live:
         if state == "diverged":
             return f"diverged at step {record.get('diverged_at')}{answered}"
         if state == "pruned":
-            return f"pruned at step {record.get('step')} of {work.counted.steps}"
+            went_on = f", when it had got to {record['step']}" if record.get("step", 0) > work.pruned_at else ""
+            return f"pruned at step {work.pruned_at} of {work.counted.steps}{went_on}"
         if state == "waiting":
             return why
         return f"failed: {why}  (see {work.job.run.console_log})"

@@ -29,7 +29,8 @@ class Work:
     not_before: float = 0.0
     offset: int = 0
     """Bytes of the run's metrics that were looked at."""
-    pruned: bool = False
+    pruned_at: int = 0
+    """The step whose value ended it; 0: none has."""
     pace: Pace | None = None
     values: list[list[float]] = field(default_factory=list[list[float]])
     """Of each finished run, by objective."""

@@ -269,7 +269,8 @@ class Edition:
         old = self._described()
         value = {"version": VERSION, **description} | {key: old[key] for key in ("ledger",) if key in old}
         if value != old:
-            (self.path / "report.html").unlink(missing_ok=True)
+            for made in ("report.html", "board.json"):
+                (self.path / made).unlink(missing_ok=True)
             write_json(self.path / "experiment.json", value)
 
     def enter(self, look: Mapping[str, Any]) -> None:

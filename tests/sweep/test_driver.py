@@ -1,6 +1,7 @@
 """Whole sweeps, by a worker whose runs are over at once."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -119,7 +120,7 @@ def test_a_divergence_is_a_failed_value_and_the_sweep_goes_on(write_sweep: Write
 
 
 def test_what_is_hopeless_is_pruned_at_equal_parts_and_the_same_when_it_is_seen_late(
-    project: Path, write_sweep: Write
+    project: Path, write_sweep: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = SEARCH.replace("trials=8", 'trials=12, pruner={"kind": "median", "startup": 2}')
     _, searched = made(write_sweep(code)).run()
@@ -134,6 +135,9 @@ def test_what_is_hopeless_is_pruned_at_equal_parts_and_the_same_when_it_is_seen_
     )
     assert saved(searched.branches).planned > 0
     assert all(0 <= one.ahead <= 0.5 and one.point >= 1 for one in narrow(branch))
+    said = re.findall(r"pruned at step (\d+) of (\d+)(, when it had got to \d+)?", " ".join(capsys.readouterr()))
+    assert len(said) == states.count("pruned")
+    assert all(0 < int(at) <= int(steps) and bool(late) == (at != steps) for at, steps, late in said), said
 
 
 def test_interrupted_and_uninterrupted_ask_the_same(

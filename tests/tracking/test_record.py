@@ -166,11 +166,14 @@ def test_a_look_is_entered_once_and_outlives_another_description(run: Run) -> No
     edition = Edition(run.path.parents[1])
     edition.describe(DESCRIPTION)
     look = {"seeds": 3, "baseline": "0123", "margin": 0.005, "verdicts": {"a": "win"}, "placebos": {}}
-    (edition.path / "report.html").write_text("made of it")
+    for made in ("report.html", "board.json"):
+        (edition.path / made).write_text("made of it")
     for again in (look, look, look | {"verdicts": {"a": "tie"}}):
         edition.enter(again)
     assert (edition.path / "report.html").exists()
     edition.describe({**DESCRIPTION, "seeds": [0, 1]})
+    assert not (edition.path / "report.html").exists()
+    assert not (edition.path / "board.json").exists()
     assert edition.description() == {"version": 1, **DESCRIPTION, "seeds": [0, 1], "ledger": [look]}
     edition.enter(look | {"seeds": 5})
     assert [one["seeds"] for one in edition.description()["ledger"]] == [3, 5]

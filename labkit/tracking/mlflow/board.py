@@ -162,10 +162,10 @@ def _log(remote: Remote, run_id: str, row: Row, moment: int) -> None:
 
 
 def _hang(remote: Remote, run_id: str, board: Board, folder: Path) -> None:
-    """The board's files on its first row, where they are others than those that hang there."""
+    """The board's files that are there on its first row, where they are others than those that hang there."""
     digest = files_digest(folder, board.files)
     if remote.client.get_run(run_id).data.tags.get(FILES) != digest:
-        for file in board.files:
+        for file in (file for file in board.files if (folder / file).exists()):
             parent = str(Path(file).parent)
             remote.client.log_artifact(run_id, str(folder / file), None if parent == "." else parent)
         remote.client.set_tag(run_id, FILES, digest)

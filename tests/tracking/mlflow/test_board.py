@@ -77,6 +77,15 @@ def test_files_hang_on_the_first_row_and_the_note_leads_to_them_and_to_the_curve
     assert "#/experiments/7/runs" in note
 
 
+def test_a_file_that_is_about_to_be_made_anew_is_waited_for(board: Board, uri: str, tmp_path: Path) -> None:
+    (tmp_path / "report.html").unlink()
+    first = publish(board, tmp_path, uri, "7").runs["baseline"]
+    assert [file.path for file in MlflowClient(uri).list_artifacts(first)] == ["figures"]
+    (tmp_path / "report.html").write_text("<h1>gelu</h1>")
+    publish(board, tmp_path, uri, "7")
+    assert [file.path for file in MlflowClient(uri).list_artifacts(first)] == ["figures", "report.html"]
+
+
 def test_the_table_opens_with_the_columns_that_matter(board: Board, uri: str, tmp_path: Path) -> None:
     publish(board, tmp_path, uri, "7")
     packed = tags_of(board, uri)["mlflow.sharedViewState.labkit"].removeprefix("deflate;")
