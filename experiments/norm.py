@@ -10,7 +10,10 @@ from labkit import Experiment
 
 experiment = Experiment(
     baseline=nano,
-    variants={"layer": {"model.norm": "layer"}, "dyt": {"model.norm": "dyt"}},
+    variants={
+        "layer": {"model.norm": "layer"},
+        "dyt": {"model.norm": "dyt", "model.embedding.scaled": True},  # as in the paper: it does not scale by itself
+    },
     seeds=4,
     metric="val/loss",
     match="params",

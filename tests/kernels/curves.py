@@ -23,7 +23,7 @@ baseline = RunSpec(
     ),
     data={"corpus": "stdlib", "validation": 0.02},
     tokenizer="byte",
-    optimizer={"kind": "adamw", "lr": 3e-3},
+    optimizer={"kind": "adamw", "lr": 1e-3},
     schedule={"kind": "cosine", "warmup": 0.1, "final": 0.1},
     budget={"kind": "steps", "steps": 500},
     batch_size=16,
