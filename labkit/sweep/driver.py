@@ -4,8 +4,9 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from labkit.search.study import State
+from labkit.search.study import Asked, State
 from labkit.spec import Mistake
 from labkit.study.counting import Counted
 from labkit.study.crew import PAUSE
@@ -125,7 +126,7 @@ class Driver:
         """Take the next run of a trial: to be trained, or answered from what was made before."""
         self.waiting = [one for one in self.waiting if one is not work]
         asked, branch = work.asked, work.branch
-        params = asked.params if asked else self.trials.written(self.branches[0].space.ranges)
+        params = self._params(branch, asked)
         tags = self.trials.tags(branch, asked)
         needs = self.folders.plan(work.job, params, tags)
         self.trials.describe(self.folders)
@@ -136,6 +137,13 @@ class Driver:
             self._tell(work, "pruned", live)
         else:
             self.waiting.append(work)
+
+    def _params(self, branch: Branch | None, asked: Asked | None) -> dict[str, Any]:
+        """What a run's trial chose, after what tells its branch from the others."""
+        compared = dict.fromkeys(path for one in self.branches for path in one.arm.changes)
+        if branch is None or asked is None:
+            return self.trials.written([*compared, *self.branches[0].space.ranges], self.trials.baseline.arm.spec)
+        return self.trials.written(compared, branch.arm.spec) | asked.params
 
     def _give(self, work: Work, pool: Pool) -> None:
         work.attempts += 1

@@ -50,12 +50,12 @@ class Trials:
         except Mistake as fault:
             return str(fault).partition(": ")[2] or str(fault)
 
-    def written(self, paths: Iterable[str]) -> dict[str, Any]:
-        """What the base has where trials choose, in their words; a place that it has not is left out."""
+    def written(self, paths: Iterable[str], spec: RunSpec) -> dict[str, Any]:
+        """What a spec has at paths where trials choose, in their words; a place that it has not is left out."""
         found: dict[str, Any] = {}
         for path in paths:
             with suppress(LookupError):
-                value = at(self.baseline.arm.spec, path)
+                value = at(spec, path)
                 found[path] = getattr(value, "kind", value)
         return found
 

@@ -59,6 +59,10 @@ def test_every_arm_is_at_its_best_and_compared_on_seeds_that_it_was_not_tuned_on
     fresh = {run.record()["seed_index"] for run in edition.runs()}
     assert fresh == {0, 1, 2}
     assert tuned == {1_000_000}
+    choices = {
+        (run.spec()["model"]["norm"]["kind"], run.record()["varied"]["model.norm"]) for run in searched.edition.runs()
+    }
+    assert choices == {("rms", "rms"), ("layer", "layer")}
     for branch in searched.branches:
         [lr] = {run.spec()["optimizer"]["lr"] for run in edition.runs() if run.path.parent.name == branch.arm.name}
         best = branch.best

@@ -32,7 +32,10 @@ def of_trials(state: Mapping[str, Any], description: Mapping[str, Any], names: M
         "orderByKey": f"metrics.`{objectives[0]}`",
         "orderByAsc": description["objectives"][0][1] == "minimize",
         "compareRunSections": [*sections, *state["compareRunSections"]],
-        "compareRunCharts": [*_charts(params, objectives, _numbers(description, names)), *state["compareRunCharts"]],
+        "compareRunCharts": [
+            *_charts(_shared(description, names), objectives, _numbers(description, names)),
+            *state["compareRunCharts"],
+        ],
     }
 
 
@@ -48,6 +51,12 @@ def _charts(params: Sequence[str], objectives: Sequence[str], numbers: Sequence[
 def _scatter(uuid: str, across: Mapping[str, str], up: str) -> dict[str, Any]:
     axes = {"xaxis": across, "yaxis": {"key": up, "type": "METRIC"}}
     return {**_CHART, "type": "SCATTER", "uuid": uuid, "metricSectionId": "labkit-choices", **axes}
+
+
+def _shared(description: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    """The parameters of every trial: parallel coordinates leave out a run that has not all of them."""
+    varied = [arm["varied"] for arm in description["arms"] if arm["varied"]]
+    return [name(short) for path, short in names.items() if all(path in values for values in varied)]
 
 
 def _numbers(description: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:

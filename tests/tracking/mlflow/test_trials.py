@@ -23,7 +23,7 @@ def test_a_sweeps_trials_stand_alone_with_parallel_coordinates_first() -> None:
     assert view["groupBy"] is None
     assert view["autoRefreshEnabled"]
     first, *others = view["compareRunCharts"]
-    assert (first["type"], first["selectedParams"]) == ("PARALLEL", ["norm", "lr", "theta"])
+    assert (first["type"], first["selectedParams"]) == ("PARALLEL", ["norm", "lr"])  # theta is only one's
     assert first["selectedMetrics"] == ["final/val_loss", "final/perf_tokens_per_s"]
     assert [chart["uuid"] for chart in others[:-1]] == ["labkit-by-lr", "labkit-by-theta", "labkit-front"]
     assert others[-1] == "old"
