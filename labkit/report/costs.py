@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from labkit.report.arms import Arm
-from labkit.report.drawing import Panel, Plot, drawn, level_names
+from labkit.report.drawing import Drawing, Panel, drawn, level_names
 from labkit.report.formats import duration, scientific
 from labkit.report.theme import MUTED, stroke
 
@@ -22,7 +22,7 @@ APART = 1.05
 """The costliest arm over the cheapest, below which all cost the same."""
 
 
-def costs(arms: Sequence[Arm]) -> list[Plot]:
+def costs(arms: Sequence[Arm]) -> list[Drawing]:
     """Final quality against compute and against time, where the arms differ in them."""
     said = "Mean over seeds; the bar is one standard deviation either way. No arm on the line is beaten in both."
     timed = f"The time is the median over seeds. {said}"

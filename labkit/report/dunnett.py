@@ -29,7 +29,8 @@ def within(bound: float, arms: int, dof: float, correlation: float = HALF) -> fl
     s, of_s = _scales(dof)
     shift, unit = math.sqrt(correlation) * y, math.sqrt(1 - correlation)
     reach = bound * s[:, None]
-    each = ndtr((reach + shift) / unit) - ndtr((-reach + shift) / unit)
+    under = ndtr((reach + shift) / unit)
+    each = under + under[:, ::-1] - 1  # the nodes are symmetric: Φ((-c s + √ρ y) / …) = 1 - Φ((c s - √ρ y) / …)
     return float(of_s @ each**arms @ of_y)
 
 

@@ -54,7 +54,7 @@ def _stamp(comparison: Comparison) -> str:
 def _draw(folder: Path, drawings: Drawings, comparison: Comparison) -> None:
     """Every drawing as SVG and PNG; those of an earlier report that this one has not go."""
     folder.mkdir(exist_ok=True)
-    fresh = dict(pictures(drawings.all, comparison.arms))
+    fresh = dict(pictures(drawings.all))
     for old in folder.iterdir():
         if old.name not in fresh:
             old.unlink()

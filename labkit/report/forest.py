@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from labkit.report.arms import Arm
-from labkit.report.drawing import HEIGHT, Panel, Plot, drawn, level_names
+from labkit.report.drawing import HEIGHT, Drawing, Panel, drawn, level_names
 from labkit.report.formats import interval, signed
 from labkit.report.statistics import differences
 from labkit.report.theme import GRID, GROUND, INK, MUTED, stroke
@@ -27,7 +27,7 @@ NAME_LENGTH = 34
 """Longer names are cut in the drawing; the table has them whole."""
 
 
-def forest(arms: Sequence[Arm], metric: str) -> list[Plot]:
+def forest(arms: Sequence[Arm], metric: str) -> list[Drawing]:
     """The differences with their intervals, and every run's final figure; what there is of them."""
     compared = [arm for arm in arms if arm.difference.n]
     beside = any(len(arm.finals) > 1 for arm in arms)

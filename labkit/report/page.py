@@ -8,7 +8,7 @@ from typing import Any, Self
 from labkit.report.arms import BITS, SPEED, Arm, Outcome
 from labkit.report.comparison import Comparison
 from labkit.report.costs import costs
-from labkit.report.drawing import Plot
+from labkit.report.drawing import Drawing, Plot
 from labkit.report.forest import forest
 from labkit.report.formats import NOTHING, count, duration, listed, percent, plural, rate, scientific, size, span, value
 from labkit.report.markup import (
@@ -52,9 +52,9 @@ VISIBLE = 0.0005
 class Drawings:
     """What the page shows in pictures."""
 
-    differences: list[Plot]
-    curves: list[Plot]
-    costs: list[Plot]
+    differences: list[Drawing]
+    curves: list[Drawing]
+    costs: list[Drawing]
 
     @classmethod
     def of(cls, comparison: Comparison) -> Self:
@@ -62,7 +62,7 @@ class Drawings:
         return cls(forest(arms, comparison.metric), panels(arms), costs(arms))
 
     @property
-    def all(self) -> list[Plot]:
+    def all(self) -> list[Drawing]:
         return [*self.differences, *self.curves, *self.costs]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from labkit.report import curves
 from labkit.report.arms import Arm
 from labkit.report.curves import Curve
-from labkit.report.drawing import Panel, Plot, drawn, level_names
+from labkit.report.drawing import Drawing, Panel, drawn, level_names
 from labkit.report.formats import listed
 from labkit.report.theme import INK, stroke
 
@@ -27,7 +27,7 @@ START = 0.08
 NATS = "nats a token"
 
 
-def panels(arms: Sequence[Arm]) -> list[Plot]:
+def panels(arms: Sequence[Arm]) -> list[Drawing]:
     """Every plot that the records have figures for."""
     band = "Mean over seeds, the band spans them."
     fixed = f"The curve is measured on {_windows(arms)}; the table on the whole validation split. {band}"

@@ -29,7 +29,7 @@ ROOM = 0.75
 def panels(branches: Sequence[Branch], groups: Sequence[tuple[str, Sequence[FrozenTrial]]]) -> list[Plot]:
     """Every plot that the trials have values for; `groups` are told apart by their strokes."""
     first = branches[0]
-    return drawn([*_numbers(first, groups), *_front(first), *_curves(branches)], ())
+    return [*drawn([*_numbers(first, groups), *_front(first), *_curves(branches)], ())]
 
 
 def _numbers(branch: Branch, groups: Sequence[tuple[str, Sequence[FrozenTrial]]]) -> Iterator[Panel]:
@@ -153,12 +153,11 @@ def by_optuna(branch: Branch) -> list[Plot]:
             "A line a trial, the better the stronger: optuna.visualization.plot_parallel_coordinate.",
         ),
     ):
-        svg, figure = _of_optuna(branch, name, target)
-        found.append(Plot(name, title, told, svg, figure, legend=False))
+        found.append(Plot(name, title, told, _of_optuna(branch, name, target)))
     return found
 
 
-def _of_optuna(branch: Branch, name: str, target: dict[str, Any]) -> tuple[str, Any]:
+def _of_optuna(branch: Branch, name: str, target: dict[str, Any]) -> str:
     import matplotlib
     from optuna.visualization import matplotlib as plots
 
@@ -174,7 +173,7 @@ def _of_optuna(branch: Branch, name: str, target: dict[str, Any]) -> tuple[str, 
         file = io.StringIO()
         figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
-    return _inlined(file.getvalue(), name), figure
+    return _inlined(file.getvalue(), name)
 
 
 def _follow_the_page(figure: Any) -> None:

@@ -324,7 +324,7 @@ def _locked(descriptor: int) -> bool:
 def _parsed(line: bytes) -> dict[str, Any]:
     """A line of metrics; empty for what is none: a step, a time, and numbers or null."""
     try:
-        value = json.loads(line)
+        value = json.loads(line.decode())  # of bytes it would guess the encoding, for a third of its time
     except (ValueError, RecursionError):
         return {}
     if not isinstance(value, dict) or type(value.get("step")) is not int or value.get("time") is None:

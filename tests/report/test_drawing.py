@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from labkit.report import plots
+from labkit.report import frame, plots
 from labkit.report.comparison import compare
 from labkit.report.curves import Curve
 from labkit.report.forest import forest
@@ -51,6 +51,28 @@ def test_drawings_are_well_formed_and_their_words_are_text(pair) -> None:
         tree = ElementTree.fromstring(svg.replace("<svg", '<svg xmlns:xlink="x"', 1))
         assert tree.findall(".//text")
     assert "Δ val/loss to the baseline" in found["forest"]
+
+
+def test_the_page_shows_the_axes_alone_and_the_file_its_title_and_the_names_as_well(pair) -> None:
+    for plot in panels(compare(pair.edition).arms):
+        root = ElementTree.fromstring(plot.svg.replace("<svg", '<svg xmlns:xlink="x"', 1))
+        assert {child.tag for child in root} <= {"g", "defs"}
+        assert len(root.findall("g")) == 1
+        for words in (plot.title, "baseline", "1e5", "5e5"):
+            assert f">{words}</text>" in plot.file
+            assert f">{words}</text>" not in plot.svg
+
+
+@pytest.mark.parametrize(("name", "rows"), [("1e5", 1), ("twenty-four letters long", 2), ("x" * 99, 3)])
+def test_names_under_a_drawing_have_room_beside_each_other(synthetic, name, rows) -> None:
+    experiment = synthetic(seeds=[0])
+    for arm in ("baseline", name, "5e5"):
+        experiment.arm(arm)
+        experiment.run(arm, 0)
+    drawing = next(plot for plot in panels(compare(experiment.edition).arms) if plot.name == "val")
+    widest = max(text.get_window_extent().x1 for text in drawing.figure.texts)
+    assert widest < drawing.figure.bbox.x1
+    assert frame.below(compare(experiment.edition).arms) == pytest.approx(rows * frame.LINE)
 
 
 def test_colours_are_the_page_s_and_follow_it_into_the_dark(pair) -> None:
