@@ -61,7 +61,10 @@ def sync(
 @app.command()
 def ui(
     target: Annotated[
-        str, typer.Argument(metavar="[FILE|NAME]", help="The experiment to open.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="[FILE|NAME]", help="The experiment to open; NAME/verdicts is its table.", show_default=False
+        ),
     ] = "",
     port: Annotated[int, typer.Option(min=1, max=65535, help="On 127.0.0.1.")] = 5000,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
@@ -79,8 +82,10 @@ def ui(
             if not no_open and _has_screen():
                 webbrowser.open(address)
 
-        uri = mlflow.default_uri(runs_folder(target, runs))
-        mlflow.serve(uri, port, latest(target, runs), say)
+        name = target.removesuffix(mlflow.VERDICTS)
+        folder = runs_folder(name, runs)
+        edition, verdicts = latest(name, runs), name != target
+        mlflow.serve(mlflow.default_uri(folder), port, edition, say, verdicts=verdicts)
 
 
 @app.command()

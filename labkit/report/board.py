@@ -8,7 +8,7 @@ from labkit.report.comparison import Comparison
 from labkit.report.costs import training_seconds
 from labkit.report.formats import interval, listed, signed
 from labkit.report.words import shown
-from labkit.tracking.mlflow import Board, Row
+from labkit.tracking.mlflow import VERDICTS, Board, Row
 from labkit.tracking.mlflow.colors import group_color, groups
 
 COLUMNS = ("params.verdict", "params.interval", "params.confounds", "metrics.delta", "metrics.seeds")
@@ -24,7 +24,7 @@ def board(comparison: Comparison, files: tuple[str, ...]) -> Board:
     ended = [arm for arm in comparison.arms if arm.finals or arm.diverged]
     rows = [_row(comparison, arm, colors[arm.name]) for arm in ended]
     note = f"{comparison.answer}\n\n{comparison.markdown()}"
-    return Board(f"{comparison.title}/verdicts", note, [*COLUMNS, f"metrics.{comparison.metric}"], rows, files)
+    return Board(f"{comparison.title}{VERDICTS}", note, [*COLUMNS, f"metrics.{comparison.metric}"], rows, files)
 
 
 def _row(comparison: Comparison, arm: Arm, color: str) -> Row:

@@ -13,7 +13,7 @@ from labkit.sweep.analysis import saved
 from labkit.sweep.branch import Branch, short
 from labkit.sweep.front import front
 from labkit.sweep.story import Story, answer, note
-from labkit.tracking.mlflow import Board, Row
+from labkit.tracking.mlflow import VERDICTS, Board, Row
 from labkit.tracking.mlflow.facts import Setting
 from labkit.tracking.mlflow.params import flat, text
 from labkit.tracking.record import Run
@@ -29,7 +29,7 @@ def board(story: Story, files: tuple[str, ...]) -> Board:
     rows = [_row(story, branch, trial, setting) for branch, trial in chosen]
     names = dict.fromkeys(name for _, trial in chosen for name in tails(trial.params).values())
     columns = [*(f"params.{name}" for name in names), *(f"metrics.{key}" for key in story.keys)]
-    return Board(f"{story.title}/verdicts", note(story), [*columns, "metrics.delta", "metrics.trials"], rows, files)
+    return Board(f"{story.title}{VERDICTS}", note(story), [*columns, "metrics.delta", "metrics.trials"], rows, files)
 
 
 def _chosen(branch: Branch) -> Sequence[FrozenTrial]:

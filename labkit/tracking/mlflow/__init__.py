@@ -3,7 +3,7 @@
 An edition is an MLflow experiment, a run folder is one flat run in it. Importing this package does not import MLflow.
 """
 
-from labkit.tracking.mlflow.board import Board, Row, publish
+from labkit.tracking.mlflow.board import VERDICTS, Board, Row, publish
 from labkit.tracking.mlflow.mirror import Mirror
 from labkit.tracking.mlflow.serve import serve, view_url
 from labkit.tracking.mlflow.sidecar import charts_page, pending, run_page
@@ -11,6 +11,7 @@ from labkit.tracking.mlflow.store import default_uri
 from labkit.tracking.mlflow.sync import sync
 
 __all__ = [
+    "VERDICTS",
     "Board",
     "Mirror",
     "Row",

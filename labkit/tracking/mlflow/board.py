@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run as Shown
 
 FILE = "board.json"
+VERDICTS = "/verdicts"
+"""After an experiment's title, the title of its board."""
 LONGEST_NOTE = 19_000
 """Characters above the table, of MLflow's 20,000."""
 
@@ -172,9 +174,11 @@ def _hang(remote: Remote, run_id: str, board: Board, folder: Path) -> None:
 
 
 def _tags(board: Board, back: str, published: Published) -> dict[str, str]:
-    ways = [f"[The curves]({links.charts(back)})", *published.reports(board)]
+    """The ways first: of the note, MLflow shows one line until it is unfolded, and the rows' names say the verdicts."""
+    table = f"[The table with its columns]({links.table(published.experiment_id)})"
+    ways = [table, f"[The curves]({links.charts(back)})", *published.reports(board)]
     return {
-        "mlflow.note.content": "\n\n".join([clipped(board.note, LONGEST_NOTE), " · ".join(ways)]).strip(),
+        "mlflow.note.content": "\n\n".join([" · ".join(ways), clipped(board.note, LONGEST_NOTE)]).strip(),
         "mlflow.experimentKind": "custom_model_development",
         **links.shared(json.dumps(_state(board))),
     }

@@ -20,7 +20,12 @@ def base(uri: str) -> str:
 
 
 def table(experiment_id: str) -> str:
-    """An experiment's runs as a table, as our view state has it."""
+    """An experiment's runs as a table, as our view state has it.
+
+    MLflow (3.17) takes a shared state only from an address that names it. What opens without one, as from its own list
+    of experiments, is what that browser showed last, and at first its usual columns; no tag changes these. So every way
+    that we write names the state, and the note above a table leads to it.
+    """
     return f"#/experiments/{experiment_id}/runs?{WAY}&viewStateShareKey={KEY}"
 
 

@@ -1,4 +1,4 @@
-"""The MLflow UI on this machine, opened on an edition's charts."""
+"""The MLflow UI on this machine, opened on an edition's charts or its verdicts."""
 
 import os
 import signal
@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import IO
 
 from labkit.spec import Mistake
-from labkit.tracking.mlflow.links import HOST, PORT, charts
+from labkit.tracking.mlflow import links
+from labkit.tracking.mlflow.board import VERDICTS
+from labkit.tracking.mlflow.links import HOST, PORT
 from labkit.tracking.mlflow.sidecar import Sidecar
 from labkit.tracking.mlflow.store import PRIVATE, database, public
 from labkit.tracking.record import Edition
@@ -23,16 +25,25 @@ PORTS = 20
 PATIENCE = 120
 
 
-def serve(uri: str, port: int = PORT, edition: Edition | None = None, say: Callable[[str], None] = print) -> None:
+def serve(
+    uri: str,
+    port: int = PORT,
+    edition: Edition | None = None,
+    say: Callable[[str], None] = print,
+    *,
+    verdicts: bool = False,
+) -> None:
     """Run the UI until Ctrl-C (or SIGTERM), on `port` or the next free one; `say` gets its address once it answers.
 
-    A server elsewhere is only pointed at. Raises Mistake: no store, no free port, the server does not start.
+    A server elsewhere is only pointed at. Raises Mistake: no store, no verdicts where they are to be opened, no free
+    port, the server does not start.
     """
     file = database(uri)
     if uri.startswith("http"):
-        return say(view_url(edition, uri, public(uri)))
+        return say(view_url(edition, uri, public(uri), verdicts=verdicts))
     if file and not file.exists():
         raise Mistake(f"{file}: no MLflow store yet. Run an experiment first; if there are records, `labkit sync`.")
+    view_url(edition, uri, "", verdicts=verdicts)
     for sign in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sign, signal.default_int_handler)
     base = f"http://{HOST}:{_free(port)}"
@@ -41,7 +52,7 @@ def serve(uri: str, port: int = PORT, edition: Edition | None = None, say: Calla
         guard = _guard(server)
         try:
             _wait(server, base, log)
-            say(view_url(edition, uri, base))
+            say(view_url(edition, uri, base, verdicts=verdicts))
             server.wait()
         except KeyboardInterrupt:
             pass
@@ -51,12 +62,21 @@ def serve(uri: str, port: int = PORT, edition: Edition | None = None, say: Calla
             guard.wait()
 
 
-def view_url(edition: Edition | None, uri: str, base_url: str) -> str:
-    """The address of an edition's charts in the UI at `base_url`; of the list of experiments where it has none."""
+def view_url(edition: Edition | None, uri: str, base_url: str, *, verdicts: bool = False) -> str:
+    """The address of an edition's charts in the UI at `base_url`; of the list of experiments where it has none.
+
+    With `verdicts`, of the table of its verdicts. Raises Mistake where MLflow has none.
+    """
     note, base = Sidecar.read(edition.path) if edition else Sidecar(), base_url.rstrip("/")
-    if not note.experiment_id or note.uri != public(uri):
+    known = note.uri == public(uri)
+    if verdicts and not (known and note.board):
+        title = edition.title if edition else ""
+        raise Mistake(f"{title}{VERDICTS}: MLflow has no verdicts yet. Write  labkit sync {title}".rstrip())
+    if verdicts:
+        return f"{base}/{links.table(note.board)}"
+    if not note.experiment_id or not known:
         return f"{base}/#/experiments"
-    return f"{base}/{charts(note.experiment_id)}"
+    return f"{base}/{links.charts(note.experiment_id)}"
 
 
 def _free(port: int) -> int:

@@ -33,6 +33,8 @@ class Sidecar:
     """When the run began, which tells it from another one in its folder."""
     origin: dict[str, str] = field(default_factory=dict[str, str])
     """Who started it from which source, as it was when MLflow first heard of the run."""
+    board: str = ""
+    """Of an edition: the id of the experiment that its board of results is in."""
 
     @classmethod
     def read(cls, folder: Path) -> "Sidecar":

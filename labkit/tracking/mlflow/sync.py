@@ -121,14 +121,20 @@ class Session:
 
     def _show(self, setting: Setting) -> None:
         """Set the experiment's note and charts and the board beside it, where they changed."""
-        view, note = View.of(self.edition, setting), Sidecar.read(self.edition.path)
-        if self._trusts(self.edition.path) and note.digest == view.digest:
+        view, note, board = (
+            View.of(self.edition, setting),
+            Sidecar.read(self.edition.path),
+            Board.read(self.edition.path),
+        )
+        shown = note.digest == view.digest and bool(note.board) == bool(board)
+        if self._trusts(self.edition.path) and shown:
             return
-        board, links = Board.read(self.edition.path), ""
+        links, there = "", ""
         if board:
-            links = publish(board, self.edition.path, self.uri, self.remote.experiment_id).markdown(board)
+            published = publish(board, self.edition.path, self.uri, self.remote.experiment_id)
+            links, there = published.markdown(board), published.experiment_id
         self.remote.annotate(view.tags(links))
-        self._write(self.edition.path, replace(note, digest=view.digest))
+        self._write(self.edition.path, replace(note, digest=view.digest, board=there))
 
 
 def _find(run: Run, note: Sidecar, shown: "list[Shown]") -> "Shown | None":

@@ -72,9 +72,11 @@ def test_files_hang_on_the_first_row_and_the_note_leads_to_them_and_to_the_curve
     assert [file.path for file in client.list_artifacts(first)] == ["figures", "report.html"]
     assert [file.path for file in client.list_artifacts(first, "figures")] == ["figures/forest.svg"]
     note = tags_of(board, uri)["mlflow.note.content"]
-    assert note.startswith("**WIN**")
+    assert note.startswith("[The table with its columns]")
+    assert note.endswith("**WIN**")
     assert f"runs/{first}/artifacts/report.html" in note
     assert "#/experiments/7/runs" in note
+    assert f"#/experiments/{published.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey" in note
 
 
 def test_a_file_that_is_about_to_be_made_anew_is_waited_for(board: Board, uri: str, tmp_path: Path) -> None:

@@ -8,12 +8,15 @@ import sys
 import time
 import urllib.request
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from labkit.spec import Mistake
-from labkit.tracking.mlflow import serve, sync, view_url
+from labkit.tracking.mlflow import Board, serve, sync, view_url
+from labkit.tracking.mlflow.sidecar import Sidecar
 from labkit.tracking.record import Edition
 
 SERVE = """
@@ -21,7 +24,9 @@ import sys
 from pathlib import Path
 from labkit.tracking.mlflow import serve
 from labkit.tracking.record import Edition
-serve(sys.argv[1], int(sys.argv[2]), Edition(Path(sys.argv[3])), lambda address: print(address, flush=True))
+edition = Edition(Path(sys.argv[3]))
+say = lambda address: print(address, flush=True)
+serve(sys.argv[1], int(sys.argv[2]), edition, say)
 print("ended")
 """
 
@@ -55,6 +60,28 @@ def test_the_address_leads_to_the_editions_charts(edition: Edition, uri: str) ->
     address = view_url(edition, uri, "http://127.0.0.1:5000")
     assert "/runs?workflowType=machine_learning&viewStateShareKey=labkit&compareRunsMode=CHART" in address
     assert view_url(edition, "http://another:5000", "http://another:5000") == "http://another:5000/#/experiments"
+
+
+def test_the_address_of_the_verdicts_leads_to_their_table_once_mlflow_has_them(edition: Edition, uri: str) -> None:
+    sync(edition, uri)
+    with pytest.raises(Mistake, match=rf"{edition.title}/verdicts: MLflow has no verdicts yet. Write  labkit sync"):
+        view_url(edition, uri, "http://127.0.0.1:5000", verdicts=True)
+    Board(f"{edition.title}/verdicts", "", (), ()).write(edition.path)
+    sync(edition, uri)
+    verdicts = MlflowClient(uri).get_experiment_by_name(f"{edition.title}/verdicts")
+    assert verdicts is not None
+    address = view_url(edition, uri, "http://127.0.0.1:5000", verdicts=True)
+    assert f"/#/experiments/{verdicts.experiment_id}/runs?" in address
+    assert address.endswith("viewStateShareKey=labkit")
+
+
+def test_a_note_that_knows_no_verdicts_learns_of_them_with_a_sync(edition: Edition, uri: str) -> None:
+    Board(f"{edition.title}/verdicts", "", (), ()).write(edition.path)
+    sync(edition, uri)
+    note = Sidecar.read(edition.path)
+    replace(note, board="").write(edition.path)
+    sync(edition, uri)
+    assert Sidecar.read(edition.path) == note
 
 
 def test_the_server_answers_on_the_next_free_port_and_leaves_with_its_children(edition: Edition, uri: str) -> None:
