@@ -85,7 +85,7 @@ def ui(
         name = target.removesuffix(mlflow.VERDICTS)
         folder = runs_folder(name, runs)
         edition, verdicts = latest(name, runs), name != target
-        mlflow.serve(mlflow.default_uri(folder), port, edition, say, verdicts=verdicts)
+        mlflow.serve(mlflow.default_uri(folder), port, edition, say, runs=folder, verdicts=verdicts)
 
 
 @app.command()

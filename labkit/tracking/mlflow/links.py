@@ -7,16 +7,8 @@ from urllib.parse import quote
 KEY = "labkit"
 """The name of the shared view state, which MLflow keeps as a tag of the experiment."""
 
-HOST, PORT = "127.0.0.1", 5000
-"""Where `labkit ui` shows a store that is a file, unless told otherwise."""
-
 WAY = "workflowType=machine_learning"
 """Without it the UI opens on what it has for language models."""
-
-
-def base(uri: str) -> str:
-    """The address of the UI of a store."""
-    return uri.rstrip("/") if uri.startswith("http") else f"http://{HOST}:{PORT}"
 
 
 def table(experiment_id: str) -> str:

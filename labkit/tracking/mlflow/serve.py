@@ -9,13 +9,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO
 
 from labkit.spec import Mistake
 from labkit.tracking.mlflow import links
 from labkit.tracking.mlflow.board import VERDICTS
-from labkit.tracking.mlflow.links import HOST, PORT
-from labkit.tracking.mlflow.sidecar import Sidecar
+from labkit.tracking.mlflow.place import HOST, PORT, keep
+from labkit.tracking.mlflow.sidecar import Sidecar, lead_pages
 from labkit.tracking.mlflow.store import PRIVATE, database, public
 from labkit.tracking.record import Edition
 
@@ -31,12 +32,13 @@ def serve(
     edition: Edition | None = None,
     say: Callable[[str], None] = print,
     *,
+    runs: Path,
     verdicts: bool = False,
 ) -> None:
     """Run the UI until Ctrl-C (or SIGTERM), on `port` or the next free one; `say` gets its address once it answers.
 
-    A server elsewhere is only pointed at. Raises Mistake: no store, no verdicts where they are to be opened, no free
-    port, the server does not start.
+    The pages in `runs` lead there from then on. A server elsewhere is only pointed at. Raises Mistake: no store, no
+    verdicts where they are to be opened, no free port, the server does not start.
     """
     file = database(uri)
     if uri.startswith("http"):
@@ -52,6 +54,8 @@ def serve(
         guard = _guard(server)
         try:
             _wait(server, base, log)
+            keep(uri, base)
+            lead_pages(runs, uri, base)
             say(view_url(edition, uri, base, verdicts=verdicts))
             server.wait()
         except KeyboardInterrupt:

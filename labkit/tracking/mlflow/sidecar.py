@@ -8,6 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from labkit.tracking.mlflow import links
 from labkit.tracking.mlflow.facts import Facts, Setting
+from labkit.tracking.mlflow.place import base, lead
 from labkit.tracking.mlflow.store import database, public
 from labkit.tracking.mlflow.view import View
 from labkit.tracking.record import Damaged, Edition, Run, read_json, write_json
@@ -55,13 +56,21 @@ _NOTE = TypeAdapter(Sidecar)
 def run_page(run: Run) -> str:
     """The address of a run in MLflow's UI; empty where MLflow was not told of it."""
     note = Sidecar.read(run.path)
-    return f"{links.base(note.uri)}/{links.run(note.experiment_id, note.run_id)}" if note.run_id else ""
+    return f"{base(note.uri)}/{links.run(note.experiment_id, note.run_id)}" if note.run_id else ""
 
 
 def charts_page(edition: Edition) -> str:
     """The address of an edition's charts in MLflow's UI; empty where MLflow was not told of it."""
     note = Sidecar.read(edition.path)
-    return f"{links.base(note.uri)}/{links.charts(note.experiment_id)}" if note.experiment_id else ""
+    return f"{base(note.uri)}/{links.charts(note.experiment_id)}" if note.experiment_id else ""
+
+
+def lead_pages(runs: Path, uri: str, address: str) -> None:
+    """Have the pages of the editions that a store shows lead to its UI at an address on this machine."""
+    for note in runs.glob(f"*/*/{NAME}"):
+        if Sidecar.read(note.parent).uri == public(uri):
+            for page in note.parent.glob("*.html"):
+                lead(page, address)
 
 
 def begun(edition: Edition) -> list[Run]:

@@ -15,7 +15,7 @@ import pytest
 from mlflow import MlflowClient
 
 from labkit.spec import Mistake
-from labkit.tracking.mlflow import Board, serve, sync, view_url
+from labkit.tracking.mlflow import Board, charts_page, serve, sync, view_url
 from labkit.tracking.mlflow.sidecar import Sidecar
 from labkit.tracking.record import Edition
 
@@ -26,7 +26,7 @@ from labkit.tracking.mlflow import serve
 from labkit.tracking.record import Edition
 edition = Edition(Path(sys.argv[3]))
 say = lambda address: print(address, flush=True)
-serve(sys.argv[1], int(sys.argv[2]), edition, say)
+serve(sys.argv[1], int(sys.argv[2]), edition, say, runs=edition.path.parents[1])
 print("ended")
 """
 
@@ -86,6 +86,8 @@ def test_a_note_that_knows_no_verdicts_learns_of_them_with_a_sync(edition: Editi
 
 def test_the_server_answers_on_the_next_free_port_and_leaves_with_its_children(edition: Edition, uri: str) -> None:
     sync(edition, uri)
+    page = edition.path / "report.html"
+    page.write_text(f'<a href="{charts_page(edition)}">charts</a>')
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", free_port()))
         taken.listen()
@@ -96,6 +98,8 @@ def test_the_server_answers_on_the_next_free_port_and_leaves_with_its_children(e
             address = process.stdout.readline()
             base = address.partition("/#")[0]
             assert base != f"http://127.0.0.1:{port}"
+            assert charts_page(edition) == address.strip()
+            assert page.read_text() == f'<a href="{address.strip()}">charts</a>'
             with urllib.request.urlopen(f"{base}/health", timeout=10) as answer:
                 assert answer.status == 200
             server = server_of(process.pid)
@@ -121,10 +125,10 @@ def test_the_server_goes_when_its_command_is_killed(edition: Edition, uri: str) 
 
 def test_without_a_store_it_says_what_to_do_first(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match="no MLflow store yet"):
-        serve(f"sqlite:///{tmp_path}/mlflow.db")
+        serve(f"sqlite:///{tmp_path}/mlflow.db", runs=tmp_path)
 
 
 def test_a_server_elsewhere_is_only_pointed_at(edition: Edition) -> None:
     said: list[str] = []
-    serve("http://me:secret@server:5000", edition=edition, say=said.append)
+    serve("http://me:secret@server:5000", edition=edition, say=said.append, runs=edition.path.parents[1])
     assert said == ["http://server:5000/#/experiments"]
