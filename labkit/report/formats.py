@@ -76,6 +76,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def since(begun: float) -> str:
+    """From a time (Unix seconds, shown in UTC) on: since 2026-01-31 08:35."""
+    return f"since {datetime.fromtimestamp(begun, UTC):%Y-%m-%d %H:%M}"
+
+
 def span(begun: float, ended: float) -> str:
     """From one time (Unix seconds, shown in UTC) to another: 2026-01-31 08:35 → 08:52."""
     if not (math.isfinite(begun) and begun > 0):

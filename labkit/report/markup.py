@@ -30,6 +30,11 @@ def prose(value: str) -> str:
     return re.sub(r"(?<![\w)\]])-(?=\d)", "−", text(value))
 
 
+def sentences(value: str) -> str:
+    """The same, with what is to be typed between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", prose(value))
+
+
 def number(value: str, classes: str = "") -> Cell:
     """A formatted number, to the right, with the minus sign that fits it."""
     return Cell("–" if value == NOTHING else text(value).replace("-", "−"), f"right {classes}".strip())
@@ -79,7 +84,7 @@ def _cell(tag: str, cell: Cell) -> str:
 
 def pairs(title: str, entries: Iterable[tuple[str, str]]) -> str:
     """A card of names and values; those without a value are left out."""
-    lines = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in entries if value)
+    lines = "".join(f"<dt>{text(name)}</dt><dd>{prose(value)}</dd>" for name, value in entries if value)
     return f'<section class="card"><h2>{text(title)}</h2><dl class="pairs">{lines}</dl></section>' if lines else ""
 
 

@@ -10,7 +10,20 @@ from labkit.report.comparison import Comparison
 from labkit.report.costs import costs
 from labkit.report.drawing import Drawing, Plot
 from labkit.report.forest import forest
-from labkit.report.formats import NOTHING, count, duration, listed, percent, plural, rate, scientific, size, span, value
+from labkit.report.formats import (
+    NOTHING,
+    count,
+    duration,
+    listed,
+    percent,
+    plural,
+    rate,
+    scientific,
+    since,
+    size,
+    span,
+    value,
+)
 from labkit.report.markup import (
     Cell,
     code,
@@ -22,6 +35,7 @@ from labkit.report.markup import (
     number,
     pairs,
     prose,
+    sentences,
     status,
     table,
     text,
@@ -43,6 +57,9 @@ judged. The spread is the standard deviation over seeds. Losses are in nats a to
 exactly the tokens scored. A diverged run has no final value. The tokens/s and the training time of a run leave out its
 evaluations, checkpoints and start; started → ended is wall time, with all of it and any interruption. A fingerprint
 leads to the run in MLflow, for a store on this machine while `labkit ui` shows it."""
+
+CLEAR = ("win", "loss")
+"""Verdicts that stand out; what keeps another one from being given does not."""
 
 VISIBLE = 0.0005
 """A ratio this near to one is shown as no difference."""
@@ -81,7 +98,7 @@ def page(comparison: Comparison, drawings: Drawings) -> str:
     )
     body = "\n".join(part for section in sections for part in section)
     title = f"{comparison.title}: {comparison.question}" if comparison.question else comparison.title
-    return document(title, STYLE, f"{body}\n<footer>{text(METHOD)}</footer>")
+    return document(title, STYLE, f"{body}\n<footer>{sentences(METHOD)}</footer>")
 
 
 def _header(comparison: Comparison) -> Iterator[str]:
@@ -113,7 +130,8 @@ def _when(comparison: Comparison) -> Iterator[str]:
     started = [run.started for run in comparison.outcomes if run.started]
     if started:
         ended = [run.ended for run in comparison.outcomes if run.started]
-        yield f"{span(min(started), max(ended, key=lambda end: (math.isnan(end), end)))} UTC"
+        last = max(ended, key=lambda end: (math.isnan(end), end))
+        yield f"{since(min(started)) if math.isnan(last) else span(min(started), last)} UTC"
 
 
 def _differences(comparison: Comparison, plots: Sequence[Plot]) -> Iterator[str]:
@@ -135,10 +153,15 @@ def _arm(index: int, arm: Arm, row: list[str]) -> list[Cell]:
         number(difference, clear),
         number(interval, clear),
         number(sampled),
-        words("–" if verdict == NOTHING else verdict, f"verdict {clear}".strip()),
+        Cell(_verdict(verdict), f"verdict {clear if arm.verdict.word in CLEAR else ''}".strip()),
         *(number(cell) for cell in numbers),
-        words(tally),
+        words(tally, "tally"),
     ]
+
+
+def _verdict(told: str) -> str:
+    """What would settle it, or why there is none, on a line of its own."""
+    return "–" if told == NOTHING else prose(told).replace(": ", ":<br>", 1)
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
@@ -179,7 +202,7 @@ def _sizes(index: int, arm: Arm, baseline: Arm) -> list[Cell]:
         _beside(scientific(arm.flops), arm.flops / baseline.flops),
         _beside(count(arm.tokens), arm.tokens / baseline.tokens),
         number(f"{arm.steps:,}"),
-        number(f"{arm.epochs:.2f}" if arm.done else NOTHING),
+        number(f"{arm.epochs:.2g}" if arm.done else NOTHING),
     ]
 
 

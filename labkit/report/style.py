@@ -28,18 +28,20 @@ h2 {{ margin: 40px 0 12px; font-size: 18px; font-weight: 650; letter-spacing: -.
   color: var(--muted); font-size: 13.5px; }}
 .scroll {{ overflow-x: auto; padding: 6px 8px; }}
 table {{ width: 100%; border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: 7px 10px; text-align: left; vertical-align: baseline;
+th, td {{ padding: 7px; text-align: left; vertical-align: baseline;
   white-space: nowrap; }}
 td {{ border-top: 1px solid var(--grid); }}
 th {{ color: var(--muted); font-size: 12.5px; font-weight: 550; }}
 .right {{ text-align: right; }}
-td.wide {{ padding-left: 36px; text-indent: -26px; }}
-td.wide {{ min-width: 12em; max-width: 24em; white-space: normal; overflow-wrap: break-word; }}
-td.verdict {{ min-width: 8em; max-width: 12em; white-space: normal; text-wrap: balance; }}
+td.wide {{ min-width: 10em; max-width: 24em; padding-left: 33px; text-indent: -26px; white-space: normal;
+  overflow-wrap: break-word; }}
+td.verdict {{ min-width: 11em; max-width: 16em; white-space: normal; text-wrap: balance; }}
+td.tally {{ min-width: 5.5em; white-space: normal; }}
 td.changes {{ min-width: 17em; white-space: normal; overflow-wrap: anywhere; }}
 a {{ color: inherit; text-decoration: underline; text-decoration-color: var(--muted); text-underline-offset: 2px; }}
 .clear {{ font-weight: 650; }}
 .faint {{ color: var(--muted); }}
+.card > p.faint {{ margin: 10px 0 0; font-size: 13.5px; }}
 code, pre {{ font: 12.5px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }}
 pre {{ margin: 0; overflow-x: auto; }}
 .swatch {{ display: inline-block; width: 18px; height: 8px; margin-right: 8px; vertical-align: 1px; }}
@@ -81,9 +83,13 @@ footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.
   body {{ font-size: 10pt; }}
   main {{ max-width: none; padding: 0; }}
   h1 {{ font-size: 20pt; }}
-  h2 {{ break-after: avoid; }}
-  .answer p {{ font-size: 13pt; }}
-  .card {{ border-color: #ccc; }}
+  h2 {{ margin: 20px 0 8px; font-size: 12pt; break-after: avoid; }}
+  .answer p {{ font-size: 12pt; }}
+  .card {{ padding: 10px 12px; border-color: #ccc; }}
+  .pairs, .notes dd {{ font-size: 9pt; }}
+  figure h3 {{ font-size: 10pt; }}
+  figcaption, footer {{ font-size: 7.5pt; }}
+  footer {{ max-width: none; }}
   .scroll {{ overflow: visible; }}
   .figures {{ grid-template-columns: 1fr 1fr; }}
   .legend {{ break-inside: avoid; break-after: avoid; }}
@@ -92,6 +98,7 @@ footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.
   th, td {{ padding: 3px 5px; font-size: inherit; }}
   td.wide {{ min-width: 0; padding-left: 29px; }}
   td.changes {{ min-width: 0; }}
+  td.verdict {{ min-width: 9em; }}
   a {{ text-decoration: none; }}
 }}
 """.strip()

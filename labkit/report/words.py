@@ -58,7 +58,7 @@ def answer(arms: Sequence[Arm], metric: str) -> str:
         *_several(
             [arm for arm in measured if arm.verdict.word == "unresolved"], "is unresolved", "are unresolved", _open
         ),
-        *_several([arm for arm in measured if arm.verdict.word == "none"], "has no verdict", "have no verdict", _why),
+        *_unjudged([arm for arm in measured if arm.verdict.word == "none"]),
         *_single([arm for arm in compared if arm not in measured]),
     ]
     return f"In {metric}, {'; '.join(parts)}.{_footing(measured)}"
@@ -99,8 +99,12 @@ def _open(arm: Arm) -> str:
     return f"{_within(arm)}, {more(arm.verdict)}"
 
 
-def _why(arm: Arm) -> str:
-    return f"{_within(arm)}, {arm.verdict.reason}"
+def _unjudged(arms: Sequence[Arm]) -> list[str]:
+    """a (interval) and b (interval) have no verdict (why); those of one reason together."""
+    reasons = dict.fromkeys(arm.verdict.reason for arm in arms)
+    alike = {reason: [arm for arm in arms if arm.verdict.reason == reason] for reason in reasons}
+    one, many = "has no verdict", "have no verdict"
+    return [f"{said} ({why})" for why, some in alike.items() for said in _several(some, one, many, _within)]
 
 
 def _single(single: Sequence[Arm]) -> list[str]:

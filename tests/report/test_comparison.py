@@ -1,5 +1,6 @@
 import json
 import math
+import re
 
 import pytest
 
@@ -60,12 +61,19 @@ def told(synthetic, **gaps: tuple[float, float]) -> str:
     return compare(experiment.edition).answer
 
 
+def test_variants_without_a_verdict_for_the_same_reason_are_told_together(level) -> None:
+    said = compare(level(3, {"a": -0.03, "b": 0.02}, looks=[4, 6]).edition).answer
+    assert re.fullmatch(
+        r"In val/loss, a \(\[.*?\]\) and b \(\[.*?\]\) have no verdict \(.* 3 complete\)\. 95 %.*", said
+    )
+
+
 def test_the_answer_says_what_is_better_and_what_is_worse_by_how_much_the_best_first(synthetic) -> None:
     gaps = {"far": (0.04, 0.01), "near": (-0.02, 0.001), "noisy": (0.5, 0.9), "nearer": (-0.03, 0.001)}
     assert told(synthetic, **gaps) == (
         "In val/loss, nearer is better than the baseline by 0.0300 [0.0175, 0.0425]; "
         "near is better by 0.0200 [0.0075, 0.0325]; far is worse by 0.0400 [0.0275, 0.0525]; "
-        "noisy ([-2.8842, +3.8842], unstable, and 3 seeds are fewer than 5) has no verdict. "
+        "noisy ([-2.8842, +3.8842]) has no verdict (unstable, and 3 seeds are fewer than 5). "
         "95 % simultaneous intervals over 3 paired seeds."
     )
 

@@ -58,11 +58,31 @@ def test_the_page_shows_every_run_and_what_it_was_made_from(pair) -> None:
     assert "model.position.theta 10000 → 1e5" in text
 
 
+def test_only_a_win_or_a_loss_stands_out_and_its_reason_is_on_a_line_of_its_own(level) -> None:
+    waiting = read(level(3, {"better": -0.03}, looks=[4, 6]).edition)
+    assert '<td class="verdict">no verdict:<br>the look at 4 seeds is not reached: 3 complete</td>' in waiting
+    decided = read(level(4, {"better": -0.03}).edition)
+    assert '<td class="verdict clear">WIN</td>' in decided
+
+
+def test_what_is_to_be_typed_is_code_and_negative_numbers_have_a_minus_sign(pair) -> None:
+    html = read(pair.edition)
+    assert "<code>labkit ui</code>" in html
+    assert "`" not in shown(html)
+    assert not re.search(r"<dd>[^<]*\s-\d", html)
+
+
+def test_few_epochs_are_told_in_their_digits(pair) -> None:
+    for run in pair.edition.runs():
+        run.update(epochs=0.0047)
+    assert '<td class="right">0.0047</td>' in read(pair.edition)
+
+
 def test_the_page_says_from_when_to_when_and_that_the_speed_leaves_out_evaluation(pair) -> None:
     for seed in range(3):
         pair.at("5e5", seed).update(ended=1_700_000_900.0 + seed)
     text = shown(read(pair.edition))
-    assert "2023-11-14 22:13 → UTC" in text
+    assert "since 2023-11-14 22:13 UTC" in text
     assert "2023-11-14 22:13 → 22:28" in text
     for run in pair.edition.runs():
         run.update(ended=1_700_000_900.0)
