@@ -40,7 +40,7 @@ def plan(
     budget: Annotated[
         str, typer.Option(metavar="TIME", help="Propose seeds and steps that fit: 2h, 90m.", show_default=False)
     ] = "",
-    measure: Annotated[bool, typer.Option("--measure", help="Time a few steps even of what is on record.")] = False,
+    measure: Annotated[bool, typer.Option("--measure", help="Time a few steps even of what is known.")] = False,
     sets: Sets = None,
     baseline: Baseline = "",
     only: Only = None,

@@ -15,6 +15,7 @@ from labkit.report.precedent import Conditions, Precedent, precedent
 from labkit.study.counting import Counted
 from labkit.study.pace import Pace, measured, recorded, shape
 from labkit.study.plan import Job, need_of
+from labkit.study.remembered import keep, recall
 from labkit.study.runner import Runner
 
 BEFORE, AFTER = 2.0, 1.5
@@ -160,13 +161,16 @@ class Forecast:
 
 
 def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> Forecast:
-    """The forecast from what is on record; with `measure`, a few steps are run of what no record tells of.
+    """The forecast from what is on record or was timed before; with `measure`, a few steps are run of all other shapes.
 
-    `again` measures all of it. Without `measure` nothing is run or written. Raises Mistake.
+    `again` measures every shape. Without `measure` nothing is run or written. Raises Mistake.
     """
     states = {job: "running" if job.run.owned else need_of(job, "", runner.sources) for job in runner.jobs}
     shapes = {job.counted.arm.name: shape(job.counted.arm.spec.as_json()) for job in runner.jobs}
-    known = {} if again else recorded(runner.options.runs, runner.slots[0], list(shapes.values()))
+    known: dict[str, Pace] = {}
+    if not again:
+        known = recall(runner.slots, list(shapes.values()))
+        known |= recorded(runner.options.runs, runner.slots[0], list(shapes.values()))
     stores: dict[str, Store] = {}
     if measure:
         runner.prepare()
@@ -176,7 +180,9 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
         if unknown:
             with runner.console.busy("timing a few steps of each shape"):
                 paces = measured(runner.slots, [(job, runner.store(job)) for job in unknown], runner.planner)
-            known |= {shapes[job.counted.arm.name]: pace for job, pace in zip(unknown, paces, strict=True)}
+            fresh = {shapes[job.counted.arm.name]: pace for job, pace in zip(unknown, paces, strict=True)}
+            keep(runner.slots, fresh)
+            known |= fresh
     starts = [pace.start for pace in known.values() if pace.start]
     start = max(starts) if starts else min(STARTING, time.process_time())
     paces = {name: known[key] for name, key in shapes.items() if key in known}

@@ -48,9 +48,11 @@ class Pace:
     once: float
     """What comes once: building, the evaluation at the end, the checkpoint."""
     source: str
-    """measured or records"""
+    """measured, remembered or records"""
     start: float = 0.0
     """Until a fresh worker is ready for its first run; 0 where that was not seen."""
+    at: float = 0.0
+    """When it was measured, in Unix seconds, where it is remembered."""
 
     def seconds(self, steps: int, looks: int) -> float:
         """Of a whole run."""

@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from labkit.report import formats
@@ -87,12 +88,22 @@ def _data(plan: Forecast) -> Iterator[tuple[str, str]]:
 
 
 def _speed(plan: Forecast) -> Iterator[tuple[str, str]]:
-    by_source = {"measured": "timed on a few steps here", "records": "from this machine's records"}
+    by_source = {
+        "measured": "timed on a few steps here",
+        "remembered": f"remembered from a few steps here{_oldest(plan)}; --measure times them anew",
+        "records": "from this machine's records",
+    }
     names = {source: [name for name, pace in plan.paces.items() if pace.source == source] for source in by_source}
     unknown = [arm.arm.name for arm in plan.arms if arm.arm.name not in plan.paces]
     said = [_of(words, names[source], plan) for source, words in by_source.items() if names[source]]
     said += [_of("not known from records, `labkit plan` times it", unknown, plan)] if unknown else []
     yield "speed", "; ".join(said)
+
+
+def _oldest(plan: Forecast) -> str:
+    """The day of the oldest pace that is remembered."""
+    days = [pace.at for pace in plan.paces.values() if pace.at]
+    return f" on {datetime.fromtimestamp(min(days), UTC):%Y-%m-%d}" if days else ""
 
 
 def _of(words: str, names: Sequence[str], plan: Forecast) -> str:

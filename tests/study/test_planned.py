@@ -19,6 +19,7 @@ from labkit.study.editions import Asked, edition
 from labkit.study.forecast import AFTER, BEFORE, Forecast, forecast
 from labkit.study.loading import load
 from labkit.study.pace import Pace, shape
+from labkit.study.planned import show_plan
 from labkit.study.runner import Options, Runner
 from labkit.tracking.console import Console
 from labkit.train.run import Runtime
@@ -31,6 +32,7 @@ Ask = Callable[..., Result]
 def ask(monkeypatch: pytest.MonkeyPatch, project: Path) -> Ask:
     monkeypatch.chdir(project)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("LABKIT_CACHE", str(project / "cache"))
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
@@ -136,6 +138,19 @@ def test_a_plan_times_a_few_steps_and_leaves_nothing_behind(project: Path, ask: 
     assert re.search(
         r"^disk +\d.* for 6 runs, and .* of checkpoints while they train; .* free$", told.stdout, re.MULTILINE
     )
+    again = ask("plan", "experiments/theta.py", "--workers", "1", "--json")
+    assert {arm["pace"] for arm in json.loads(again.stdout)["plan"]["arms"].values()} == {"remembered"}
+
+
+def test_what_is_remembered_is_said_with_its_day_and_how_to_time_it_anew(
+    planned: Callable[..., Forecast], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    pace = Pace(0.5, 1.0, 10.0, "remembered", 2.0, at=1_796_000_000.0)
+    plan = planned()
+    show_plan(Console(), replace(plan, paces=dict.fromkeys(plan.paces, pace)))
+    said = "remembered from a few steps here on 2026-11-30; --measure times them anew"
+    assert f"speed     {said}\n" in capsys.readouterr().out
 
 
 def record(runner: Runner) -> None:

@@ -1,0 +1,70 @@
+"""What was timed before is known again, for as long as nothing changes that speed depends on."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from labkit.study import remembered
+from labkit.study.executors import Slot
+from labkit.study.pace import Pace
+from labkit.study.remembered import keep, recall
+from labkit.train.run import Runtime
+
+PACE = Pace(0.5, 1.0, 10.0, "measured", 2.0)
+HERE = [Slot(Runtime(device="cpu"), {"OMP_NUM_THREADS": "1"})]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LABKIT_CACHE", str(tmp_path))
+    return tmp_path / "paces"
+
+
+def test_a_pace_is_recalled_with_its_day_and_other_shapes_are_not() -> None:
+    keep(HERE, {"a": PACE})
+    found = recall(HERE, ["a", "b", "a"])
+    assert list(found) == ["a"]
+    assert replace(found["a"], at=0.0) == replace(PACE, source="remembered")
+    assert (datetime.now(UTC) - datetime.fromtimestamp(found["a"].at, UTC)).total_seconds() < 60
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        HERE * 2,
+        [Slot(Runtime(device="cpu"), {"OMP_NUM_THREADS": "2"})],
+        [Slot(Runtime(device="cpu", mode="fast"), HERE[0].environment)],
+        [Slot(Runtime(device="cpu", kernels="torch"), HERE[0].environment)],
+        [Slot(Runtime(device="cuda"), HERE[0].environment)],
+    ],
+)
+def test_another_device_runtime_or_number_of_workers_has_its_own(slots: list[Slot]) -> None:
+    keep(HERE, {"a": PACE})
+    assert recall(slots, ["a"]) == {}
+
+
+def test_another_version_or_host_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(HERE, {"a": PACE})
+    with monkeypatch.context() as patch:
+        patch.setattr(remembered, "versions", lambda: {"torch": "another"})
+        assert recall(HERE, ["a"]) == {}
+    with monkeypatch.context() as patch:
+        patch.setattr("socket.gethostname", lambda: "another")
+        assert recall(HERE, ["a"]) == {}
+    assert recall(HERE, ["a"])
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 1}', '{"version": 1, "step": null}'])
+def test_what_cannot_be_read_is_not_remembered(cache: Path, damage: str) -> None:
+    keep(HERE, {"a": PACE})
+    (file,) = cache.iterdir()
+    file.write_text(damage)
+    assert recall(HERE, ["a"]) == {}
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(cache: Path) -> None:
+    cache.write_text("no folder")
+    keep(HERE, {"a": PACE})
+    assert recall(HERE, ["a"]) == {}
