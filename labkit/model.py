@@ -3,7 +3,7 @@
 B batch, T time, D width (d_model), V vocabulary.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -91,6 +91,23 @@ class ModelSpec(Spec):
         except Mistake as mistake:
             raise Mistake(f"model at d_model {width}: {mistake}") from mistake
 
+    def idle(self) -> Mapping[str, str]:
+        if self.pattern:
+            return self._overridden()
+        found = {f"residual.{name}": why for name, why in self.residual.idle_with(self.norm).items()}
+        norm, position = self.attention.qk_norm, self.position
+        if not position.turns:
+            found["attention.qk_norm_place"] = f"where position {position.label} turns nothing; leave it out"
+        elif norm.is_round and position.keeps_lengths:
+            found["attention.qk_norm_place"] = f"where qk_norm {norm.label} has no gain a feature; leave it out"
+        return found
+
+    def _overridden(self) -> dict[str, str]:
+        """What every layer has its own of; the component itself cannot be left out, nor the norm after the layers."""
+        first, *others = ({path for path, _ in flat(entry)} for entry in self.pattern)
+        common = sorted(path for path in first.intersection(*others) if "." in path and not path.startswith("norm."))
+        return {path: "where every entry of pattern gives its own; leave it out" for path in common if has(self, path)}
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if fault := self.attention.fault(self.d_model):
@@ -131,6 +148,16 @@ class ModelSpec(Spec):
 def is_added(position: Position) -> bool:
     """Whether a position encoding acts on the embeddings, which all layers share."""
     return type(position).build is not Position.build
+
+
+def has(spec: Spec, path: str) -> bool:
+    """Whether a spec has a field at a dotted path."""
+    at: Any = spec
+    for step in path.split("."):
+        if not isinstance(at, Spec) or step not in type(at).model_fields:
+            return False
+        at = getattr(at, step)
+    return True
 
 
 class Block(Branches):

@@ -5,10 +5,19 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic import ValidationError as ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
@@ -78,11 +87,24 @@ class Spec(BaseModel):
         inner = ", ".join(f"{name}={shown(value)}" for name, value in fields.items())
         return f"{kind}({inner})" if inner else str(kind)
 
+    def idle(self) -> Mapping[str, str]:
+        """Dotted path -> why, of the settings that change nothing beside the others; each may have its default only."""
+        return {}
+
+    @model_validator(mode="after")
+    def _acts(self) -> Self:
+        for path, why in self.idle().items():
+            value, default = _at_default(self, path)
+            if value != default:
+                message = "{path}: {value} changes nothing {why}"
+                raise PydanticCustomError("idle", message, {"path": path, "value": shown(value), "why": why})
+        return self
+
     def patched(self, changes: Mapping[str, Any]) -> Self:
         """A copy with every dotted path set, validated as a whole: changes that need each other may come together.
 
         Numbers step into tuples: ``{"layers.0.theta": 5e5}``. A short form and what lies under it may come together:
-        ``{"model.norm": "rms", "model.norm.eps": 1e-5}``.
+        ``{"model.norm": "rms", "model.norm.eps": 1e-5}``. What the changes leave idle goes back to its default.
         Raises Mistake for a wrong path, ValidationError for a wrong value.
         """
         given: Any = changes
@@ -92,7 +114,7 @@ class Spec(BaseModel):
         tree = self.as_json()
         for path, value in sorted(changes.items(), key=lambda change: change[0].count(".")):
             _place(tree, type(self), path, value)
-        return type(self).from_json(tree)
+        return without_idle(type(self), tree, changes)
 
     def differences(self, other: "Spec") -> dict[str, tuple[str, str]]:
         """Path -> (here, there) for all that differs, as short texts; a component of another kind is one entry."""
@@ -180,6 +202,29 @@ def explain(error: ValidationError, root: type[Spec]) -> str:
     return "\n".join(_fault(detail, root) for detail in error.errors(include_url=False))
 
 
+def _at_default(spec: Spec, path: str) -> tuple[Any, Any]:
+    """What stands at a path, and what stands there by default."""
+    *parents, name = path.split(".")
+    owner: Any = reduce(getattr, parents, spec)
+    field, value = type(owner).model_fields[name], getattr(owner, name)
+    return value, value if field.is_required() else field.get_default(call_default_factory=True)
+
+
+def without_idle(cls: Any, tree: Any, changes: Iterable[str] = ()) -> Any:
+    """The spec of a tree, without what its changes left idle and do not say. Raises ValidationError."""
+    while True:
+        try:
+            return cls.from_json(tree)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                path = ".".join([*map(str, detail["loc"]), detail.get("ctx", {}).get("path", "")])
+                said = any(f"{path}.".startswith(f"{one}.") or one.startswith(f"{path}.") for one in changes)
+                if detail["type"] != "idle" or said:
+                    raise
+                *parents, name = path.split(".")
+                del reduce(lambda at, step: at[int(step)] if isinstance(at, list) else at[step], parents, tree)[name]
+
+
 def shown(value: Any) -> str:
     """A value as a short text: components by their label, numbers without noise."""
     if isinstance(value, Spec):
@@ -238,7 +283,7 @@ def _fault(detail: ErrorDetails, root: type[Spec]) -> str:
         return f"{path}: no such field.{closest(last, fields)}" if fields else f"{path}: no such field."
     if detail["type"] == "missing":
         return f"{path}: this field is required."
-    if detail["type"] in ("choice", "value_error"):
+    if detail["type"] in ("choice", "value_error", "idle"):
         field = re.match(r"\w+(?=[.:])", message)
         below = field is not None and field[0] in _fields_at(root, path.split("."), value)
         return f"{path}{'.' if below else ': '}{message}" if path else message

@@ -4,6 +4,7 @@ B batch, T time, D width, H heads, K key-value heads, d head_dim, R gates.
 """
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
@@ -63,6 +64,13 @@ class Attention(Choice):
     def kv_heads(self) -> int:
         """How many heads of keys and values there are."""
         raise NotImplementedError
+
+    def idle(self) -> Mapping[str, str]:
+        own = (self.query_bias, self.key_bias, self.value_bias)
+        unnormed = dict.fromkeys(("qk_norm_over", "qk_norm_place"), "where qk_norm is none; leave it out")
+        return (unnormed if isinstance(self.qk_norm, NoNorm) else {}) | (
+            {} if None in own else {"bias": "where query_bias, key_bias and value_bias are all given; leave it out"}
+        )
 
     def width_of_head(self, width: int) -> int:
         """Features of a query or key that its position may turn."""

@@ -5,6 +5,7 @@ the size of a plain one of 4 · d_model.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -43,6 +44,10 @@ class Hidden(Spec):
     multiple_of: Width = 8
     bias: bool = False
     """A bias on every projection."""
+
+    def idle(self) -> Mapping[str, str]:
+        given = f"where d_ff {self.d_ff} is given; leave one of them out"
+        return {} if self.d_ff is None else {"multiplier": given}
 
     def hidden(self, width: int) -> int:
         """The hidden width at a model width."""

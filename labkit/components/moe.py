@@ -3,6 +3,7 @@
 B batch, T time, D width, N = B · T tokens, E experts, K chosen for each token.
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
@@ -39,6 +40,13 @@ class Moe(FeedForward):
     """Times E · Σ (share of choices)_i · (mean p)_i, over each sequence, in the training loss (arXiv:2101.03961)."""
     router_z: Weight = 0.001
     """Times (ln Σ exp(router(x)))², in the training loss (arXiv:2202.08906)."""
+
+    def idle(self) -> Mapping[str, str]:
+        every = "where top_k is n_experts, since nothing is left out; leave it out"
+        single = "where n_experts is 1, since nothing is chosen; leave it out"
+        return (dict.fromkeys(("balance", "normalized"), every) if self.top_k == self.n_experts else {}) | (
+            {"router_z": single} if self.n_experts == 1 else {}
+        )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

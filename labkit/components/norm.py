@@ -1,6 +1,7 @@
 """Normalisation of the residual stream, over the features of each token."""
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -18,6 +19,16 @@ Epsilon = Annotated[Number, Field(gt=0, le=1)]
 
 class Norm(Choice):
     """How activations are normalised before or after a branch."""
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether it has parameters, by which one differs from the next."""
+        return True
+
+    @property
+    def is_round(self) -> bool:
+        """Whether all directions are alike to it, so that what only turns may come before or after."""
+        return False
 
     def build(self, width: int, place: Place) -> nn.Module:
         """A module (..., width) -> (..., width)."""
@@ -46,6 +57,17 @@ class Rms(Norm):
     casting: Casting = "llama"
     """llama: normalised in fp32, cast, times the gain; gemma: times 1 + w in fp32, w from zero, cast at the end."""
     gain: bool = True
+
+    def idle(self) -> Mapping[str, str]:
+        return {} if self.gain else {"casting": "where there is no gain to cast; leave it out"}
+
+    @property
+    def is_learned(self) -> bool:
+        return self.gain
+
+    @property
+    def is_round(self) -> bool:
+        return not self.gain
 
     def build(self, width: int, place: Place) -> nn.Module:
         return RmsNorm(width, self.eps, self.casting, self.gain)
@@ -80,6 +102,10 @@ class Scale(Norm):
     eps: Annotated[Number, Field(gt=0)] = 1e-5
     """The smallest length that is divided by."""
 
+    @property
+    def is_round(self) -> bool:
+        return True
+
     def build(self, width: int, place: Place) -> nn.Module:
         return ScaleNorm(width, self.eps)
 
@@ -88,6 +114,10 @@ class NoNorm(Norm):
     """x: no normalisation at all (Transformers without Normalization, arXiv:2503.10622, is what to compare it with)."""
 
     kind: Literal["none"] = "none"
+
+    @property
+    def is_learned(self) -> bool:
+        return False
 
     def build(self, width: int, place: Place) -> nn.Module:
         return Identity()

@@ -29,6 +29,16 @@ class Position(Choice):
         """What is added to the scores of every head."""
         return NoBias()
 
+    @property
+    def turns(self) -> bool:
+        """Whether queries and keys are changed."""
+        return type(self).rotary is not Position.rotary
+
+    @property
+    def keeps_lengths(self) -> bool:
+        """Whether queries and keys stay as long as they are."""
+        return not self.turns
+
     def reach(self, context: int) -> int | None:
         """The longest sequence that can be encoded, in tokens; None: any."""
         return None
@@ -53,6 +63,10 @@ class Rope(Position):
     def rotary(self, head_dim: int, place: Place) -> nn.Module:
         frequencies = self.scaling.frequencies(self.theta, self.rotated(head_dim), place.context)
         return Rotary(frequencies, self.scaling.amplitude, self.layout, place.context)
+
+    @property
+    def keeps_lengths(self) -> bool:
+        return self.scaling.amplitude == 1.0
 
     def rotated(self, head_dim: int) -> int:
         """How many features of each head turn."""

@@ -3,6 +3,7 @@
 x is the stream, f a branch, N a norm; l counts the layers from 1, L is their number.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from labkit.components.branches import Branches, Stream
@@ -33,6 +34,10 @@ class Residual(Choice):
     def fault(self, norm: Norm) -> str | None:
         """Why this cannot work with that norm, or None."""
         return None
+
+    def idle_with(self, norm: Norm) -> Mapping[str, str]:
+        """Like `idle`, with that norm."""
+        return {}
 
     def shrink(self, part: Part, place: Place) -> float:
         """What this placement multiplies the spread of a matrix's initial values by."""
@@ -103,6 +108,10 @@ class Parallel(Residual):
     @property
     def norms(self) -> tuple[str, ...]:
         return super().norms[:1] if self.shared_norm else super().norms
+
+    def idle_with(self, norm: Norm) -> Mapping[str, str]:
+        alike = f"where norm is {norm.label}, of which two are alike; leave it out"
+        return {} if norm.is_learned else {"shared_norm": alike}
 
     def flow(self, branches: Branches, stream: Stream) -> None:
         attention, feedforward = branches.both

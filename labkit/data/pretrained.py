@@ -46,6 +46,8 @@ class Pretrained(Tokenizer):
     def _file(self, base: Path) -> Path:
         place = base / Path(self.path).expanduser()
         file = place / "tokenizer.json" if place.is_dir() else place
+        if file.is_file() and self.revision != "main":
+            raise Mistake(f"tokenizer.revision: {self.revision} changes nothing where {file} is here; leave it out.")
         if file.is_file():
             return file
         if place.is_dir() or self.path.endswith(".json"):

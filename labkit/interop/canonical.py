@@ -7,7 +7,6 @@ from labkit.components import Dropout, Loss
 from labkit.components.attention import Gqa, Mha, Mqa
 from labkit.components.feedforward import Hidden
 from labkit.components.init import Normal
-from labkit.components.norm import NoNorm
 from labkit.components.parametrization import Standard
 from labkit.components.position import Rope
 from labkit.components.rope_scaling import Llama3Scaling, NtkScaling, YarnScaling
@@ -62,8 +61,6 @@ def _attention(layer: ModelSpec) -> dict[str, object]:
     same |= {f"{name}_bias": name in attention.biased for name in ("query", "key", "value")} | {"bias": False}
     if isinstance(attention.scale, InverseRoot | Inverse | Fixed):
         same["scale"] = Fixed(value=_snapped(attention.scale.factor(head_dim)))
-    if isinstance(attention.qk_norm, NoNorm):
-        same |= {"qk_norm_over": "head", "qk_norm_place": "before_position"}
     same |= {"n_kv_heads": attention.kv_heads, "head_dim": head_dim}
     return {"attention": Gqa.model_validate(same), "pattern": ()}
 

@@ -4,7 +4,7 @@ A variant is a rule of `labkit.optim.guarded`: what it remembers of a weight, an
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -84,6 +84,9 @@ class Sgd(Optimizer):
     momentum: Beta = 0.9
     nesterov: bool = False
     weight_decay: Decay = 0.0
+
+    def idle(self) -> Mapping[str, str]:
+        return {} if self.momentum else {"nesterov": "where momentum is 0; leave it out"}
 
     def build(self, weights: Iterable[Weight]) -> Stepper:
         return Guarded(self, weights, self.weight_decay)
@@ -179,6 +182,9 @@ class Muon(Optimizer):
     adamw: Adamw = Adamw()
     """Of embeddings, head, gains and biases, with its own rate and decay. All other roles move at `lr` (query, key,
     value, output, gate, up, down, router), each matrix by itself where several are packed in one tensor."""
+
+    def idle(self) -> Mapping[str, str]:
+        return {} if self.momentum else {"nesterov": "where momentum is 0; leave it out"}
 
     def build(self, weights: Iterable[Weight]) -> Stepper:
         hidden: list[Weight] = []

@@ -6,6 +6,7 @@ so that no step is wasted at zero.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -104,6 +105,10 @@ class Wsd(Schedule):
     """The share of the full rate that is left at the end."""
     shape: Literal["linear", "sqrt"] = "linear"
     """Of the decay, x of it passed: 1 - (1 - final) x, or 1 - (1 - final) √x (arXiv:2405.18392)."""
+
+    def idle(self) -> Mapping[str, str]:
+        unfallen = "where decay is 0; leave it out, or write the schedule 'constant'"
+        return {} if self.decay else dict.fromkeys(("final", "shape"), unfallen)
 
     def factor(self, step: int, steps: int) -> float:
         fall = length(self.decay, steps)

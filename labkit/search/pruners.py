@@ -1,6 +1,7 @@
 """Who ends a trial early: Optuna's pruners as specs. They look at evaluation points, at equal parts of the schedule."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -47,6 +48,9 @@ class Never(Pruner):
     """No trial ends before its end: stop = 0."""
 
     kind: Literal["none"] = "none"
+
+    def idle(self) -> Mapping[str, str]:
+        return {"minimum": "where no trial is ended; leave it out"}
 
     @property
     def looks(self) -> bool:
@@ -103,6 +107,9 @@ class Wilcoxon(Pruner):
     threshold: Annotated[Number, Field(gt=0, lt=1)] = 0.1
     startup: Size = 2
     """Seeds that every trial has."""
+
+    def idle(self) -> Mapping[str, str]:
+        return {"minimum": "where trials are ended between seeds and not within them; leave it out"}
 
     @property
     def looks(self) -> bool:

@@ -64,10 +64,18 @@ def test_a_row_without_text_is_an_empty_document(folder: Path) -> None:
         ("a.jsonl", {"column": "n"}, r"data\.corpus\.column: 'n' holds int, not text"),
         ("split", {"split": "dev"}, r"data\.corpus\.path: 'split' cannot be read: .*dev"),
         ("gone.parquet", {}, r"data\.corpus\.path: 'gone.parquet' is neither"),
+        (
+            "a.jsonl",
+            {"split": "test"},
+            r"data\.corpus\.split: test changes nothing where path 'a.jsonl' is here; leave",
+        ),
+        ("split", {"config": "en"}, r"data\.corpus\.config: en changes nothing where path 'split' is here; leave it"),
+        ("split", {"revision": "v2"}, r"data\.corpus\.revision: v2 changes nothing"),
+        ("split", {"streaming": True}, r"data\.corpus\.streaming: True changes nothing"),
         ("*", {}, r"data\.corpus\.path: '\*' must mean files of one kind of \.parquet, \.jsonl"),
     ],
 )
-def test_what_is_not_there_is_refused(folder: Path, path: str, fields: dict[str, str], message: str) -> None:
+def test_what_is_not_there_is_refused(folder: Path, path: str, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Mistake, match=message):
         read(folder, path, **fields)
 

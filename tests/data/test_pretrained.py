@@ -133,6 +133,13 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
         Pretrained(path="tokenizer.json").size(tmp_path)
 
 
+def test_a_revision_of_a_file_that_is_here_is_refused(tmp_path: Path, library: Library, poem: str) -> None:
+    with pytest.raises(
+        Mistake, match=r"tokenizer\.revision: v2 changes nothing where .*tokenizer\.json is here; leave"
+    ):
+        stored(tmp_path, library, poem, revision="v2")
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match=r"tokenizer\.path: no such file: .*gone\.json"):
         Pretrained(path="gone.json").size(tmp_path)
