@@ -233,6 +233,29 @@ def test_a_dry_run_shows_the_runs_and_writes_nothing(project: Path, ask: Callabl
     assert tree(project) == before
 
 
+MISSING = {
+    "a text": (
+        {"kind": "text", "path": "../gone/*.txt"},
+        "data.corpus.path: '../gone/*.txt' is neither a file, a folder",
+    ),
+    "rows": ({"kind": "hf", "path": "../gone.parquet"}, "data.corpus.path: '../gone.parquet' is neither a file"),
+    "a package": (
+        {"kind": "packages", "names": ["nowhere"]},
+        "data.corpus.names: no Python sources of a package 'nowhere'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_dry_run_says_which_text_cannot_be_there(project: Path, ask: Callable[..., Result], name: str) -> None:
+    corpus, told = MISSING[name]
+    for path, value in {"data.corpus": corpus, "evaluation.also": {"more": corpus}}.items():
+        refused = ask("run", "experiments/theta.py", "--dry-run", "--set", f"{path}={json.dumps(value)}")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert told in " ".join(refused.stderr.split())
+    assert not (project / "runs").exists()
+
+
 def test_show_prints_the_spec_the_changes_and_the_costs(ask: Callable[..., Result]) -> None:
     shown = ask("show", "experiments/theta.py", "--baseline", "wide").stdout
     assert re.search(r"^ model.d_model +32$", shown, re.MULTILINE)

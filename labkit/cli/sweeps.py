@@ -118,6 +118,8 @@ def run_sweep(
     if best is not None:
         check_best(found, best)
     runner = SweepRunner(found, edition, options, console, storage)
+    if dry_run:
+        runner.look()
     if dry_run and as_json:
         write_json(console, plan_as_json(runner))
         return

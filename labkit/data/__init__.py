@@ -12,6 +12,7 @@ from labkit.data.further import Further as Further
 from labkit.data.huggingface import HuggingFace as HuggingFace
 from labkit.data.packages import Packages as Packages
 from labkit.data.prepare import DataSpec as DataSpec
+from labkit.data.prepare import look as look
 from labkit.data.prepare import prepare as prepare
 from labkit.data.pretrained import Pretrained as Pretrained
 from labkit.data.shards import Split as Split

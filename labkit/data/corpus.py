@@ -35,6 +35,9 @@ class Corpus(Choice):
         """Find the corpus; relative paths start at the folder `base`. Cheap where nothing changed. Raises Mistake."""
         raise NotImplementedError
 
+    def look(self, base: Path) -> None:
+        """Raise Mistake where it cannot be there; no text is read or downloaded. By default it is not looked for."""
+
 
 class Text(Corpus):
     """UTF-8 text files, each a document: a file, a folder with all below it, or a pattern like ``books/**/*.txt``."""
@@ -42,6 +45,9 @@ class Text(Corpus):
     kind: Literal["text"] = "text"
     path: Words
     """File, folder or pattern, relative to the experiment's file."""
+
+    def look(self, base: Path) -> None:
+        find(base, self.path)
 
     def resolve(self, base: Path, progress: Progress) -> Source:
         files = find(base, self.path)

@@ -37,10 +37,15 @@ class HuggingFace(Corpus):
     limit: Count | None = None
     """The number of rows to take, from the first; without it, all of them."""
 
+    def look(self, base: Path) -> None:
+        if self._is_local(base):
+            self._files(base)
+        else:
+            commit_of(self.path, self.revision)
+
     def resolve(self, base: Path, progress: Progress) -> Source:
         if self._is_local(base):
-            files = find(base, self.path)
-            self._check_local((base / Path(self.path).expanduser()).is_dir())
+            files = self._files(base)
             return Source(digest(files, progress), f"{len(files)} files", lambda: self._local(base, files))
         commit = commit_of(self.path, self.revision)
         place, streaming = (self.path, self.config), self.streaming
@@ -50,11 +55,13 @@ class HuggingFace(Corpus):
         written_so = self.path.startswith((".", "/", "~")) or any(sign in self.path for sign in "*?[")
         return written_so or (base / self.path).exists() or _format(Path(self.path)) is not None
 
-    def _check_local(self, is_folder: bool) -> None:
-        """Raise Mistake for what only the hub can be asked; of files, and not of a folder, nor can a split be."""
+    def _files(self, base: Path) -> list[Path]:
+        """Those that are here. Raises Mistake for what only the hub can be asked; of a folder, a split can be, too."""
+        files, is_folder = find(base, self.path), (base / Path(self.path).expanduser()).is_dir()
         for name in ("config", "revision", "streaming", *(() if is_folder else ("split",))):
             if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise self._mistake(name, f"{value} changes nothing where path {self.path!r} is here; leave it out")
+        return files
 
     def _local(self, base: Path, files: list[Path]) -> Iterator[Document]:
         """A folder's splits are told from its files' names, by the library's rules; files and patterns have one."""

@@ -21,8 +21,14 @@ class Packages(Corpus):
     names: Annotated[tuple[Words, ...], Field(min_length=1)]
     """As they are imported: "torch", "scipy". Other versions of them are another text, and the record says which."""
 
+    def look(self, base: Path) -> None:
+        self._files()
+
+    def _files(self) -> list[Path]:
+        return [file for name in self.names for file in sources(name)]
+
     def resolve(self, base: Path, progress: Progress) -> Source:
-        files = [file for name in self.names for file in sources(name)]
+        files = self._files()
         return Source(digest(files, progress), ", ".join(map(versioned, self.names)), lambda: _documents(files))
 
 

@@ -57,6 +57,13 @@ def prepare(
     return prepare_further(also, Store(path), base, progress)
 
 
+@writable()
+def look(data: DataSpec, base: Path, also: Sequence[Further] = ()) -> None:
+    """Raise Mistake where a corpus cannot be there; no text is read or downloaded."""
+    for corpus in (data.corpus, *(further.corpus for further in also)):
+        corpus.look(base)
+
+
 def _address(data: DataSpec, tokenizer: Tokenizer, source: Source, base: Path) -> str:
     parts = [VERSION, SPLITTING, data.fingerprint, source.contents, tokenizer.fingerprint, tokenizer.contents(base)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

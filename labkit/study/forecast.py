@@ -163,7 +163,7 @@ class Forecast:
 def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> Forecast:
     """The forecast from what is on record or was timed before; with `measure`, a few steps are run of all other shapes.
 
-    `again` measures every shape. Without `measure` nothing is run or written. Raises Mistake.
+    `again` measures every shape. Without `measure` nothing is run or written, and data only looked for. Raises Mistake.
     """
     states = {job: "running" if job.run.owned else need_of(job, "", runner.sources) for job in runner.jobs}
     shapes = {job.counted.arm.name: shape(job.counted.arm.spec.as_json()) for job in runner.jobs}
@@ -172,7 +172,9 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
         known = recall(runner.slots, list(shapes.values()))
         known |= recorded(runner.options.runs, runner.slots[0], list(shapes.values()))
     stores: dict[str, Store] = {}
-    if measure:
+    if not measure:
+        runner.look()
+    else:
         runner.prepare()
         stores = {job.counted.arm.name: runner.store(job) for job in runner.jobs}
         firsts = {shapes[job.counted.arm.name]: job for job in reversed(runner.jobs)}

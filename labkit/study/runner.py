@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from labkit.data import Store
+from labkit.data import Store, look
 from labkit.data.batches import require_window
 from labkit.report import files, formats
 from labkit.spec import Mistake
@@ -129,6 +129,11 @@ class Runner:
             self.console.say(f"{name} is the baseline itself: not run twice")
         if where == "cpu" and any(arm.arm.spec.precision == "bf16" for arm in self.arms):
             self.console.say("bf16 is slow on a CPU; --set precision=fp32 is faster here", "yellow")
+
+    def look(self) -> None:
+        """Raise Mistake for a corpus of the jobs that cannot be there; nothing is read."""
+        for spec in {_data_key(job): job.spec for job in self.jobs}.values():
+            look(spec.data, self.loaded.base, spec.evaluation.also)
 
     def prepare(self) -> None:
         """Have every store that the jobs read. Raises Mistake for one that is too short."""

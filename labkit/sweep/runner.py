@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from labkit.data import look
 from labkit.report import formats
 from labkit.search.space import Space, digest
 from labkit.search.storage import check_folder, close, opened, public
@@ -136,6 +137,11 @@ class SweepRunner:
             name = f"{self.loaded.name}-{digest({**facts, 'space': space.as_json()})}/{arm.arm.name}"
             found.append((arm, search(name, space, self.tune.method, facts), self.tune.trials))
         return found
+
+    def look(self) -> None:
+        """Raise Mistake for a corpus of the arms that cannot be there; nothing is read."""
+        for arm in self.arms:
+            look(arm.arm.spec.data, self.loaded.base, arm.arm.spec.evaluation.also)
 
     def run(self) -> tuple[Outcome, Searched]:
         """Have every trial that is missing. Raises OSError, naming the runs folder."""

@@ -121,6 +121,14 @@ def test_a_commit_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert HuggingFace(path="someone/stories", revision="c" * 40).resolve(tmp_path, Progress()).contents == "c" * 40
 
 
+def test_looking_for_a_name_that_the_hub_cannot_give_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "_asked", unreachable)
+    with pytest.raises(Mistake, match="'someone/no-such' is no file or folder here, and the hub does not give it"):
+        HuggingFace(path="someone/no-such").look(tmp_path)
+
+
 def test_a_name_that_the_hub_cannot_give_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "_asked", unreachable)
     with pytest.raises(Mistake, match=r"'someone/stories' is no file or folder here.*no route to host\. Write a path"):

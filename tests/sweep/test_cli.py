@@ -140,6 +140,15 @@ def test_a_dry_run_writes_nothing(write_sweep: Write, project: Path, capsys: pyt
 
 
 @pytest.mark.usefixtures("synthetic", "no_page")
+def test_a_dry_run_says_which_text_is_not_there(write_sweep: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--json"]):
+        code, out, err = labkit(
+            capsys, "sweep", write_sweep(SEARCH), "--dry-run", "--set", "data.corpus.path=gone", *more
+        )
+        assert (code, out, "data.corpus.path: 'gone' is neither a file" in err) == (2, "", True)
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
 def test_mistakes_end_with_2_and_a_changed_space_is_said(
     write_sweep: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
