@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from labkit.components import Place
 from labkit.model import Costs, ModelSpec, costs
-from labkit.spec import Choice, Mistake
+from labkit.spec import Mistake
 from labkit.study.experiment import Arm
 from labkit.study.loading import line_of, said, short
 from labkit.study.names import brief
+from labkit.study.own import check_own, defined, own_parts
 from labkit.study.scaling import LAWS
 from labkit.study.sizes import size_at
 
@@ -105,7 +102,7 @@ def counted(arm: Arm, base: Path) -> Counted:
     try:
         with redirect_stdout(sys.stderr):
             vocab = arm.spec.tokenizer.size(base)
-            _check_own(arm.spec.model, vocab)
+            check_own(arm.spec.model, vocab)
             steps = arm.spec.steps(vocab)
             return Counted(arm, costs(arm.spec.model, vocab), steps)
     except KeyboardInterrupt:
@@ -115,43 +112,12 @@ def counted(arm: Arm, base: Path) -> Counted:
         raise Mistake(f"{place(arm)}: {where}{said(error)}") from error
 
 
-def _own(model: ModelSpec) -> list[tuple[str, Any]]:
-    """The user's components of a model, by their fields."""
-    parts = [(name, part) for name, part in model if isinstance(part, Choice)]
-    return [(name, part) for name, part in parts if not type(part).__module__.startswith("labkit.")]
-
-
-def _check_own(model: ModelSpec, vocab: int) -> None:
-    """Raise Mistake where a user's component does not build a module."""
-    width, place = model.d_model, Place(0, model.n_layers, model.context)
-    calls: dict[str, tuple[Any, ...]] = {
-        "norm": (width, place),
-        "feedforward": (width, place),
-        "position": (width, place),
-        "attention": (width, place, model.position, model.dropout.attention),
-        "head": (vocab, width),
-    }
-    for name, part in _own(model):
-        if name not in calls:
-            continue
-        with torch.device("meta"):
-            built = part.build(*calls[name])
-        if not isinstance(built, nn.Module):
-            raise Mistake(f"{_defined(part)}: {type(part).__name__}.build gives {built!r}; let it return an nn.Module")
-
-
 def _where(error: BaseException, model: ModelSpec, base: Path) -> str:
     """The user's line that the error went through; else where the component that it must come from is defined."""
-    line, own = line_of(error, base / "-"), _own(model)
+    line, own = line_of(error, base / "-"), own_parts(model)
     if line != short(base / "-"):
         return f"{line}: "
-    return f"{_defined(own[0][1])}: " if own else ""
-
-
-def _defined(part: Any) -> str:
-    """The file and the line of a component's `build`."""
-    code = type(part).build.__code__
-    return f"{short(Path(code.co_filename))}:{code.co_firstlineno}"
+    return f"{defined(own[0])}: " if own else ""
 
 
 def place(arm: Arm) -> str:

@@ -1,0 +1,101 @@
+"""A user's own components are tried on the tensors that a model gives them, before anything long starts."""
+
+from pathlib import Path
+
+import pytest
+
+from labkit.spec import Mistake
+from labkit.study.loading import load
+from labkit.study.matching import matched
+from tests.conftest import Write
+
+FILE = '''"""Does it work?"""
+
+from typing import Literal
+
+import torch
+from torch import nn
+
+from experiments.baselines import pico
+from labkit import Experiment, FeedForward, Head, Norm, Place
+
+
+class Mine(FAMILY):
+    """Mine."""
+
+    kind: Literal["mine"] = "mine"
+
+    def build(self, width, place):
+        return Module(width)
+
+
+class Module(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+    FORWARD
+
+
+experiment = Experiment(
+    baseline=pico, variants={"mine": {PATH: "mine"}}, seeds=2, metric="val/loss", match="none"
+)
+'''
+
+FORWARDS = {
+    "a shape": ("def forward(self, x): return x[:, :-1]", r"returns a tensor of \(2, 7, 16\)"),
+    "a tuple": ("def forward(self, x): return x, x", "returns a tuple"),
+    "nothing": ("def forward(self, x): x / 2", "returns a NoneType"),
+    "a signature": ("def forward(self, x, y): return x", r"raises TypeError: .*missing 1 required .*: 'y'"),
+    "a name": ("def forward(self, x): return x * gain", "raises NameError: name 'gain' is not defined"),
+    "sizes": ("def forward(self, x): return x @ torch.ones(3, 3)", "raises RuntimeError: .+"),
+}
+
+
+def made(write: Write, forward: str, family: str = "Norm", path: str = "'model.norm'") -> Path:
+    return write(FILE.replace("FORWARD", forward).replace("FAMILY", family).replace("PATH", path))
+
+
+def tried(file: Path) -> None:
+    loaded = load(file)
+    matched(loaded.experiment, loaded.base)
+
+
+@pytest.mark.parametrize("path", ["model.norm", "model.feedforward", "model.attention.qk_norm"])
+@pytest.mark.parametrize("forward", FORWARDS)
+def test_a_forward_that_gives_something_else_is_told_with_what_it_is_given(
+    write: Write, forward: str, path: str
+) -> None:
+    family = "FeedForward" if path == "model.feedforward" else "Norm"
+    code, told = FORWARDS[forward]
+    place = r"variant 'mine': .*mine\.py:26: Module\.forward "
+    with pytest.raises(
+        Mistake, match=rf"{place}{told}; it is given \(2, 8, 16\), and is to return a tensor of \(2, 8, 16\)$"
+    ):
+        tried(made(write, code, family, f"'{path}'"))
+
+
+def test_a_component_of_one_layer_is_tried_too(write: Write) -> None:
+    file = made(write, FORWARDS["a tuple"][0])
+    file.write_text(file.read_text().replace("{'model.norm': \"mine\"}", "{'model.pattern': [{'norm': 'mine'}]}"))
+    with pytest.raises(Mistake, match=r"Module\.forward returns a tuple"):
+        tried(file)
+
+
+GOOD = {
+    "a choice by values": "def forward(self, x): return x if x.sum().item() > 0 else -x",
+    "a tensor made elsewhere": "def forward(self, x): return x * torch.ones(1, device='cpu')[0]",
+    "another precision": "def forward(self, x): return (x.double() / 2).to(x.dtype)",
+}
+
+
+@pytest.mark.parametrize("forward", GOOD)
+def test_what_shapes_alone_cannot_tell_is_let_pass(write: Write, forward: str) -> None:
+    tried(made(write, GOOD[forward]))
+
+
+def test_a_build_that_gives_no_module_is_told(write: Write) -> None:
+    file = made(write, GOOD["another precision"])
+    file.write_text(file.read_text().replace("return Module(width)", "return width"))
+    with pytest.raises(Mistake, match=r"mine\.py:17: Mine\.build gives 16; let it return an nn\.Module"):
+        tried(file)
