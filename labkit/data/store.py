@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from labkit.data.encoding import Encoder, LibraryEncoder
 from labkit.data.shards import Split
 from labkit.spec import Mistake
-from labkit.tracking.record import read_json
+from labkit.tracking.record import Damaged, read_json
 
 VERSION = 1
 EMPTY: Mapping[str, Path] = {}
@@ -30,24 +30,23 @@ class Store:
     """An open token store. Cheap to open: the tokens are mapped, and only sizes are checked."""
 
     def __init__(self, path: Path, also: Mapping[str, Path] = EMPTY) -> None:
-        """Open a folder that `prepare` made, and further validation sets. Raises Mistake where one is damaged."""
+        """Open a folder that `prepare` made, and further validation sets. Raises Mistake where one is damaged.
+
+        `size` is the number of token ids, `end` the one that ends a document.
+        """
         self.path = path
-        self._about = described(path)
-        self.hash: str = self._about["hash"]
-        dtype = np.dtype(self._about["dtype"])
-        self.train = Split.opened(path, "train", self._about["train"], dtype)
-        self.val = Split.opened(path, "validation", self._about["validation"], dtype)
-        self.end: int = self._about["end"]
+        with intact(path):
+            self._about = described(path)
+            self.hash: str = self._about["hash"]
+            dtype = np.dtype(self._about["dtype"])
+            self.train = Split.opened(path, "train", self._about["train"], dtype)
+            self.val = Split.opened(path, "validation", self._about["validation"], dtype)
+            self.end, self.size = int(self._about["end"]), int(self._about["size"])
         self.also = {name: Whole(folder, name, dtype) for name, folder in also.items()}
         """Further validation sets in the same tokens, by name."""
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
-
-    @property
-    def size(self) -> int:
-        """The number of token ids."""
-        return int(self._about["size"])
 
     @contextmanager
     def _reading(self, name: str) -> Generator[Path]:
@@ -110,15 +109,29 @@ class Whole:
     """A corpus that is a validation set as a whole."""
 
     def __init__(self, path: Path, name: str, dtype: np.dtype[Any]) -> None:
-        self._about = described(path)
-        self.path, self.hash = path, str(self._about["hash"])
-        self.split = Split.opened(path, name, self._about["split"], dtype)
+        self.path = path
+        with intact(path):
+            self._about = described(path)
+            self.hash = str(self._about["hash"])
+            self.split = Split.opened(path, name, self._about["split"], dtype)
 
     def facts(self) -> dict[str, Any]:
         """What a run's record says of it."""
         named = {name: self._about[name] for name in ("corpus", "corpus_version", "duplicates")}
         counts = {"tokens": self.split.n_tokens, "bytes": self.split.n_bytes, "documents": self.split.n_documents}
         return {"store": str(self.path), "hash": self.hash, **named, **counts}
+
+
+@contextmanager
+def intact(path: Path) -> Generator[None]:
+    """Raises Mistake, with what to remove, for a store.json that holds something else than was written."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, Mistake) and not isinstance(error, Damaged):
+            raise
+        fault = str(error) if isinstance(error, Damaged) else f"{path / 'store.json'} is damaged ({error!r})"
+        raise Mistake(f"{fault}. Remove the folder {path} and run again: it is made anew.") from error
 
 
 def described(path: Path) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labkit.data import Bpe, Byte, DataSpec, Store, Text, Tokenizer, prepare
+from labkit.data import Bpe, Byte, DataSpec, Further, Store, Text, Tokenizer, prepare
 from labkit.spec import Mistake
 from labkit.tracking.progress import Advance, Progress
 
@@ -135,6 +136,24 @@ def test_a_damaged_store_is_refused(base: Path) -> None:
     (store.path / "train-00000.bin").write_bytes(b"")
     with pytest.raises(Mistake, match=r"train-00000\.bin has 0 bytes .* Remove the folder"):
         prepare(DATA, Byte(), base)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"", b"[1]", b"\xff", b'{"version": 1}', b'{"version": 1, "hash": "x", "dtype": "<u2", "train": 3}'],
+    ids=["empty", "a list", "bytes", "half", "a number"],
+)
+def test_a_damaged_description_of_a_store_says_what_to_remove_and_that_mends_it(base: Path, damaged: bytes) -> None:
+    also = (Further(name="more", corpus=Text(path="text")),)
+    store = prepare(DATA, Byte(), base, also=also)
+    for folder in (store.path, store.also["more"].path):
+        whole = (folder / "store.json").read_bytes()
+        (folder / "store.json").write_bytes(damaged)
+        with pytest.raises(Mistake, match=rf"store\.json .*\. Remove the folder {folder} and run again"):
+            prepare(DATA, Byte(), base, also=also)
+        shutil.rmtree(folder)
+        prepare(DATA, Byte(), base, also=also)
+        assert (folder / "store.json").read_bytes() == whole
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
