@@ -68,6 +68,6 @@ def _figures(story: Story, branch: Branch, trial: FrozenTrial) -> Iterator[tuple
     for one in found:
         yield f"importance/{names[one.name]}", one.share
         yield from ((f"importance/{names[one.name]}_low", one.low), (f"importance/{names[one.name]}_high", one.high))
-    yield from ((f"trials_{state}", float(count)) for state, count in Counter(map(state_of, branch.known)).items())
+    yield from ((f"trials_{state}", float(count)) for state, count in Counter(map(state_of, branch.told)).items())
     yield "trials", float(branch.asked)
     yield "saved", saved([branch]).share

@@ -37,6 +37,13 @@ class Branch:
         return self.study.trials
 
     @property
+    def told(self) -> list[FrozenTrial]:
+        """Those that are told of: every trial, or as far as the number asked for where there are more."""
+        known = self.known
+        beyond = counted(known)[self.trials :]
+        return [trial for trial in known if not beyond or trial.number < beyond[0].number]
+
+    @property
     def asked(self) -> int:
         """Trials that count, under way or ended."""
         return len(counted(self.known))

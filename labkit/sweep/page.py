@@ -52,7 +52,7 @@ def _header(story: Story) -> Iterator[str]:
 
 
 def _answer(story: Story) -> Iterator[str]:
-    states = [state_of(trial) for branch in story.branches for trial in branch.known]
+    states = [state_of(trial) for branch in story.branches for trial in branch.told]
     tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     method = story.first.study.search.method
     facts = [
@@ -206,7 +206,7 @@ def _trials(story: Story) -> Iterator[str]:
     body = [
         _trial(story, branch, trial)
         for branch in story.branches
-        for trial in branch.known
+        for trial in branch.told
         if state_of(trial) != "invalid"
     ]
     yield f"<h2>All trials</h2>{table([*head, words('training', 'right'), words('choices')], body)}"

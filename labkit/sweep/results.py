@@ -78,7 +78,7 @@ def show_where(console: Console, searched: Searched, page: Path) -> None:
 
 def tally(branches: Sequence[Branch]) -> str:
     """``24 trials: 18 done, 5 pruned, 1 diverged; 3 combinations were invalid and cost nothing``"""
-    states = Counter(state_of(trial) for branch in branches for trial in branch.known)
+    states = Counter(state_of(trial) for branch in branches for trial in branch.told)
     invalid = states.pop("invalid", 0)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     costs = f"; {formats.plural(invalid, 'combination')} invalid, at no cost" if invalid else ""
@@ -134,7 +134,7 @@ def _branch_as_json(branch: Branch, searched: Searched) -> dict[str, Any]:
         "best": None if best is None else best.number,
         "edges": edges,
         "front": [trial.number for trial in front(branch)],
-        "trials": [_trial_as_json(trial) for trial in branch.known],
+        "trials": [_trial_as_json(trial) for trial in branch.told],
     }
 
 

@@ -172,7 +172,9 @@ class SweepRunner:
         else:
             self.console.say(f"all {sum(branch.trials for branch in branches)} trials are finished already")
         searched = self._searched(branches)
-        if missing or not files.are_there(self.edition):
+        if retold := not missing and self.edition.description().get("trials") != trials.facts["trials"]:
+            trials.describe(self.folders)
+        if missing or retold or not files.are_there(self.edition):
             with self.console.busy("writing the report"):
                 files.write(self._story(searched))
         if missing:
@@ -232,6 +234,7 @@ class SweepRunner:
         facts = {
             "kind": "sweep",
             "storage": public(self.address),
+            "trials": sum(branch.trials for branch in branches),
             "studies": [branch.study.search.name for branch in branches],
             "objectives": [[one.key, one.direction] for one in self.objectives],
             "metric": self.loaded.experiment.metric,

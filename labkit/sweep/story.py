@@ -83,7 +83,7 @@ def answer(story: Story) -> str:
         return "No trial has come to its end yet."
     if len(story.keys) > 1:
         return f"{plural(len(front(story.first)), 'trial')} of {len(story.first.ranked)} lie on the Pareto front."
-    told = f"Trial {best.number} of {len(story.first.known)} is the best: {story.keys[0]} {value(best.values[0])}"
+    told = f"Trial {best.number} of {len(story.first.told)} is the best: {story.keys[0]} {value(best.values[0])}"
     if story.base:
         told += f", {signed(best.values[0] - story.base[0])} to the base's {value(story.base[0])}"
         told += (

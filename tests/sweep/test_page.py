@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from labkit.sweep.results import search_as_json
-from tests.sweep.conftest import SEARCH, Write, made
+from tests.sweep.conftest import SEARCH, Write, labkit, made
 
 pytestmark = pytest.mark.usefixtures("synthetic")
 
@@ -37,6 +37,24 @@ def test_the_page_tells_what_matters_and_is_the_same_every_time(write_sweep: Wri
     told = json.loads(json.dumps(search_as_json(searched, path)))
     best = told["branches"][0]["trials"][told["branches"][0]["best"]]
     assert best["values"][0] < 2.2
+
+
+def test_a_lower_number_of_trials_is_that_of_the_page_too(
+    write_sweep: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_sweep(SEARCH.replace("trials=8", "trials=6"))
+    edition = made(file).run()[1].edition
+    page, described = edition.path / "report.html", edition.description()
+    assert ("6 trials: 6 done" in page.read_text(), described["trials"]) == (True, 6)
+    code, out, _ = labkit(capsys, "sweep", file, "--trials", 4)
+    assert (code, "4 trials: 4 done" in out) == (0, True)
+    assert "4 trials: 4 done" in page.read_text()
+    assert re.search(r"Trial [0-3] of 4 is the best", page.read_text())
+    assert edition.description()["trials"] == 4
+    told = json.loads(labkit(capsys, "sweep", file, "--trials", 4, "--json")[1])
+    assert len(told["branches"][0]["trials"]) == 4
+    labkit(capsys, "sweep", file)
+    assert "6 trials: 6 done" in page.read_text()
 
 
 def test_the_page_of_two_objectives_shows_their_front(write_sweep: Write) -> None:
