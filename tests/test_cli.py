@@ -405,13 +405,31 @@ def test_a_traceback_is_there_for_who_asks(write: Write, ask: Callable[..., Resu
         assert "mine.py:1: ZeroDivisionError: division by zero" in answer.stderr
 
 
+@pytest.mark.parametrize("command", ["run", "plan", "show", "warm"])
+def test_a_sweep_is_told_its_command(ask: Callable[..., Result], write: Write, command: str) -> None:
+    answer = ask(command, write("sweep = 3"))
+    assert answer.exit_code == 2
+    assert "mine.py: this is a sweep; write  labkit sweep" in " ".join(answer.stderr.split("\n"))
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["rum"], "Did you mean 'run'"),
         (["run"], "FILE"),
         (["run", "nowhere.py"], "nowhere.py: no such experiment file"),
+        (
+            ["run", "experiments"],
+            "experiments: this is a folder; write a file in it, such as",
+        ),
+        (
+            ["warm", "experiments/theta.py", "--micro-batch", "3"],
+            "--micro-batch: 3 does not divide batch_size 4",
+        ),
+        (["warm", "experiments/theta.py", "--device", "cuda:99"], "--device cuda:99: torch sees"),
         (["show", "experiments"], "experiments: this folder holds no run"),
+        (["report", "theta", "--runs", "pyproject.toml"], "--runs pyproject.toml: there is no such folder"),
+        (["table", "theta", "--runs", "gone"], "--runs gone: there is no such folder"),
         (["report", "theta"], "theta: no experiment in"),
         (["report", "theta@wide"], "theta@wide: no experiment in"),
         (["run", "experiments/theta.py", "--seeds", "0"], "--seeds"),

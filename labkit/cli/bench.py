@@ -137,10 +137,14 @@ def page(
         from labkit.tracking import record
 
         found = record.read_json(file or shown.FIGURES)
-        if not any("above_floor" in row for row in found.get("rows", ())):
-            raise Mistake(f"{file or shown.FIGURES}: no figures of `labkit bench train --save FILE`")
-        console.show(f"{found['device']}, {found['date']}, torch {found['torch']}, triton {found['triton']}\n")
-        console.show(shown.table(found), whole=True)
+        machine = table = ""
+        with suppress(LookupError, TypeError, AttributeError):
+            machine = f"{found['device']}, {found['date']}, torch {found['torch']}, triton {found['triton']}\n"
+            table = shown.table(found) if any("above_floor" in row for row in found["rows"]) else ""
+        if not table:
+            raise Mistake(f"{file or shown.FIGURES}: no figures of `labkit bench train --save FILE`; write that FILE")
+        console.show(machine)
+        console.show(table, whole=True)
 
 
 def _on_a_gpu() -> None:

@@ -72,10 +72,15 @@ def method(sampler: Any, pruner: Any, seed: Any) -> Method:
         raise Mistake(explain(error, Method)) from error
 
 
+MOST_TRIALS = 10**6
+"""Of one study: more are a slip of the keyboard."""
+
+
 def check_trials(trials: Any, place: str) -> None:
     """Raise Mistake for what is no number of trials."""
-    if type(trials) is not int or not 1 <= trials <= 10**6:
-        raise Mistake(f"{place}: expected a number of trials from 1, got {shown(trials)}; write trials=24")
+    if type(trials) is not int or not 1 <= trials <= MOST_TRIALS:
+        wanted = f"expected a number of trials from 1 to {MOST_TRIALS:,}"
+        raise Mistake(f"{place}: {wanted}, got {shown(trials)}; write trials=24")
 
 
 def check_tuned(tune: Any, arms: Sequence[Spec], seeds: Sequence[int], metric: str) -> None:

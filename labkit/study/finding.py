@@ -39,6 +39,8 @@ def editions_of(target: str, runs: Path | None) -> list[Edition]:
     everything = [Edition(path.parent) for path in sorted(folder.glob("*/*/experiment.json"))]
     name = experiment_name(Path(target)) if target.endswith(".py") else target
     found = [edition for edition in everything if not name or name in (edition.name, edition.title, str(edition.path))]
+    if runs and not folder.is_dir():
+        raise Mistake(f"--runs {runs}: there is no such folder; write the one that the experiments were run with")
     if not found:
         raise Mistake(f"{target or folder}: {_missing(name, folder, everything)}")
     return found
@@ -81,6 +83,9 @@ def run_of(target: str, runs: Path | None) -> Run:
     edition = edition_of(experiment, runs)
     known = {f"{run.path.parent.name}:{run.record().get('seed_index')}": run for run in edition.runs()}
     if f"{variant}:{seed}" not in known:
+        for fault in edition.damaged():
+            if f"/{variant}/seed{seed}-" in fault:
+                raise Mistake(fault)
         hint = closest(f"{variant}:{seed}", known) if known else " It has no runs yet."
         raise Mistake(f"{target}: {edition.title} has no run {variant}:{seed}.{hint}")
     return known[f"{variant}:{seed}"]

@@ -66,7 +66,7 @@ def load(path: Path) -> Loaded:
     """The experiment in a file. Raises Mistake for all that is wrong with it."""
     module, _ = module_of(path)
     with faults_of(path):
-        experiment = _experiment(module)
+        experiment = _experiment(module, path)
     return loaded_from(experiment, path, module.__doc__ or "")
 
 
@@ -85,6 +85,8 @@ def check_name(name: str, path: Path) -> None:
 
 def module_of(path: Path) -> tuple[ModuleType, Path]:
     """A user's Python file, imported, and its project's root."""
+    if path.is_dir():
+        raise Mistake(f"{path}: this is a folder; write a file in it, such as {path / 'rope_theta.py'}")
     if path.suffix != ".py" or not path.is_file():
         here = [str(file) for file in path.parent.glob("*.py") if not file.name.startswith("_")]
         hint = closest(str(path), here) if here else ""
@@ -188,10 +190,12 @@ def _class_named(title: str) -> type[Spec]:
     return Spec
 
 
-def _experiment(module: ModuleType) -> Experiment:
+def _experiment(module: ModuleType, path: Path) -> Experiment:
     found = getattr(module, "experiment", None)
     if isinstance(found, Experiment):
         return found
+    if found is None and hasattr(module, "sweep"):
+        raise Mistake(f"this is a sweep; write  labkit sweep {path}, with --dry-run for what it will take")
     others = [name for name, value in vars(module).items() if isinstance(value, Experiment)]
     if found is None and others:
         raise Mistake(f"the experiment must be called 'experiment', not {others[0]!r}")

@@ -64,7 +64,7 @@ class Runner:
         self.edition = Edition(options.runs.absolute() / loaded.name / edition)
         self.arms = matched(self.experiment, loaded.base)
         for arm in self.arms:
-            _check_rows(options.runtime, arm)
+            check_rows(options.runtime, arm)
         self.jobs = chosen(jobs_of(self.arms, self.experiment.seed_list, self.edition), options.only)
         self.planner = Planner(loaded, self.edition, loaded.sources)
         self.sources = self.planner.hashes()
@@ -261,7 +261,7 @@ def check_writable(runs: Path) -> None:
         ) from error
 
 
-def _check_rows(runtime: Runtime, arm: Counted) -> None:
+def check_rows(runtime: Runtime, arm: Counted) -> None:
     """Raise Mistake for a micro-batch that does not divide an arm's batch."""
     try:
         runtime.rows(arm.arm.spec.batch_size)

@@ -39,11 +39,12 @@ def _chosen(branch: Branch) -> Sequence[FrozenTrial]:
 def _row(story: Story, branch: Branch, trial: FrozenTrial, setting: Setting) -> Row:
     """In the colour that the trial has among the others."""
     run, folder = Run(Path(trial.user_attrs["run"]["folder"])), branch.folder(trial.number)
-    record = run.record()  # empty where another machine has the run
+    whole = not run.fault
+    record = run.record() if whole else {}  # empty where another machine has the run
     name = f"{folder if branch.alone else branch.arm.name}: {story.keys[0]} {value(trial.values[0])}"
     group = setting.group(run, record) if record else {"variant": folder}
     tags = {**group, "sweep": story.title, "study": branch.study.search.name, "trial": str(trial.number)}
-    spec = run.spec() or branch.arm.spec.patched(branch.changes(trial)).as_json()
+    spec = (run.spec() if whole else {}) or branch.arm.spec.patched(branch.changes(trial)).as_json()
     words = {**dict(_words(branch, trial)), **{path: text(leaf) for path, leaf in flat(spec)}}
     figures = {key: float(f"{figure:.{DIGITS}g}") for key, figure in _figures(story, branch, trial)}
     told = f"{story.question}\n\n{answer(story)}".strip()

@@ -17,7 +17,7 @@ from labkit.study.counting import Counted
 from labkit.study.executors import slots
 from labkit.study.matching import matched
 from labkit.study.plan import Planner
-from labkit.study.runner import Options, check_writable
+from labkit.study.runner import Options, check_rows, check_writable
 from labkit.sweep import files
 from labkit.sweep.analysis import untried
 from labkit.sweep.branch import Branch, base_of
@@ -30,7 +30,7 @@ from labkit.sweep.trials import Trials
 from labkit.sweep.winners import Winner, winners
 from labkit.tracking import mlflow, source
 from labkit.tracking.console import Console
-from labkit.tracking.record import Edition
+from labkit.tracking.record import Damaged, Edition
 
 VARIABLE = "LABKIT_OPTUNA_STORAGE"
 JOURNAL = "study.journal"
@@ -77,6 +77,8 @@ class SweepRunner:
         name = tuning if self.compares else edition
         self.edition = Edition(options.runs.absolute() / self.loaded.name / name)
         self.arms = matched(self.loaded.experiment, self.loaded.base)
+        for arm in self.arms:
+            check_rows(options.runtime, arm)
         check_writable(options.runs)
         given = storage or os.environ.get(VARIABLE, "")
         self.own = not given
@@ -172,7 +174,7 @@ class SweepRunner:
         else:
             self.console.say(f"all {sum(branch.trials for branch in branches)} trials are finished already")
         searched = self._searched(branches)
-        if retold := not missing and self.edition.description().get("trials") != trials.facts["trials"]:
+        if retold := not missing and not self._is_told(trials):
             trials.describe(self.folders)
         if missing or retold or not files.are_there(self.edition):
             with self.console.busy("writing the report"):
@@ -183,6 +185,13 @@ class SweepRunner:
         elif mlflow.pending(self.edition, self.uri):
             self._sync()
         return outcome, searched
+
+    def _is_told(self, trials: Trials) -> bool:
+        """Whether the description of the edition, and so its page, is of as many trials as are asked for."""
+        try:
+            return self.edition.description().get("trials") == trials.facts["trials"]
+        except Damaged:
+            return False
 
     @property
     def compared(self) -> Space:

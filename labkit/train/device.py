@@ -51,8 +51,7 @@ def select(name: str) -> torch.device:
     device = torch.device("cuda" if name == "auto" else name)
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (device.index or 0) >= seen:
-        found = f"torch sees {seen} CUDA devices"
-        raise Mistake(f"runtime.device: {name!r} was asked for, but {found}; write 'auto' or 'cpu'")
+        raise Mistake(f"--device {name}: torch sees {seen} CUDA devices, counted from 0; write --device cpu, or auto")
     return torch.device("cuda", device.index or 0)
 
 

@@ -60,3 +60,10 @@ def test_a_file_of_figures_is_shown_and_another_refused(tmp_path: Path) -> None:
         told = CliRunner().invoke(app, ["bench", "page", str(file)])
         assert told.exit_code == code
         assert text in " ".join(told.output.split())
+
+
+@pytest.mark.parametrize("damaged", ['{"rows": 3}', '{"rows": [1]}', '{"rows": [{"above_floor": 1}]}', "{}", "[]", "{"])
+def test_a_file_that_holds_something_else_is_refused(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "train.json").write_text(damaged)
+    told = CliRunner().invoke(app, ["bench", "page", str(tmp_path / "train.json")])
+    assert (told.exit_code, "train.json" in "".join(told.output.split())) == (2, True)

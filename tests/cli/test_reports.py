@@ -38,6 +38,16 @@ def test_a_table_is_markdown_or_latex_on_standard_output(ask: Ask) -> None:
     assert "\\begin{tabular}" in ask("table", "theta", "--tex").stdout
 
 
+def test_a_run_whose_record_is_damaged_is_told_with_what_to_remove(ask: Ask, tmp_path: Path) -> None:
+    run = Edition(tmp_path / "runs" / "theta" / "main").run("baseline", 0, "0" * 16)
+    run.path.mkdir(parents=True)
+    (run.path / "record.json").write_text("{")
+    told = ask("show", "theta:baseline:0")
+    assert told.exit_code == 2
+    assert "record.json cannot be read: Expecting property name" in told.stderr
+    assert f"Remove the folder {run.path} to train it again" in told.stderr
+
+
 def test_one_experiment_is_nothing_to_compare(ask: Ask) -> None:
     told = ask("compare", "theta", "theta")
     assert told.exit_code == 2

@@ -149,6 +149,29 @@ def test_a_dry_run_says_which_text_is_not_there(write_sweep: Write, capsys: pyte
 
 
 @pytest.mark.usefixtures("synthetic", "no_page")
+def test_a_micro_batch_that_does_not_divide_the_batch_is_refused(
+    write_sweep: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH), "--micro-batch", 3)
+    assert (code, "--micro-batch: 3 does not divide batch_size" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_damaged_files_of_a_finished_sweep_are_written_again_or_left_out(
+    write_sweep: Write, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, edition = write_sweep(SEARCH), project / "runs" / "sweeps.mine" / "main"
+    assert labkit(capsys, "sweep", file, "-j", 1, "--trials", 3)[0] == 0
+    (edition / "experiment.json").write_text("{")
+    assert labkit(capsys, "sweep", file, "--trials", 3)[0] == 0
+    assert json.loads((edition / "experiment.json").read_text())["trials"] == 3
+    for record in edition.glob("trial-*/*/record.json"):
+        record.write_text("{")
+    code, out, err = labkit(capsys, "sweep", file, "--trials", 2)
+    assert (code, "2 trials: 2 done" in out) == (0, True), err
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
 def test_mistakes_end_with_2_and_a_changed_space_is_said(
     write_sweep: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

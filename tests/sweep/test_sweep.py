@@ -94,7 +94,7 @@ def test_a_finite_space_without_nuisance_is_enumerated(write_sweep: Write) -> No
         (changed("optimizer.lr", "model.norm"), r"nuisance: model\.norm is scientific as well; leave it out of one"),
         (changed("1e-3, 1e-1)}", "1e-3, 1e-1), 'optimizer.lrr': [1]}"), r"nuisance: optimizer\.lrr: .*'lrr'"),
         ('sweep = Sweep(base=pico, trials=3, minimize="val/loss")', r"scientific, nuisance: the space is empty; write"),
-        (changed("trials=8", "trials=0"), r"trials: expected a number of trials from 1, got 0"),
+        (changed("trials=8", "trials=0"), r"trials: expected a number of trials from 1 to 1,000,000, got 0"),
         (
             changed("    trials=8,\n", ""),
             r"trials: this argument is required, for the space has no end; write trials=24",

@@ -23,7 +23,7 @@ def test_auto_is_the_cpu_where_there_is_no_cuda() -> None:
 @without_cuda
 @pytest.mark.parametrize("name", ["cuda", "cuda:1"])
 def test_an_absent_device_is_refused_by_name(name: str) -> None:
-    with pytest.raises(Mistake, match=f"runtime.device: '{name}' was asked for, but torch sees 0 CUDA devices"):
+    with pytest.raises(Mistake, match=f"--device {name}: torch sees 0 CUDA devices, counted from 0"):
         devices.select(name)
 
 
