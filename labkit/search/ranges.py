@@ -24,6 +24,9 @@ EDGE = 0.05
 LONGEST = 80
 """Characters of a value in a message."""
 
+MOST_CHOICES = 1000
+"""Values that are listed one by one."""
+
 MOST = 10**6
 """Values of a range of integers that are listed."""
 
@@ -255,6 +258,10 @@ def choice(values: Sequence[Any]) -> Choices:
     listed: Any = values
     if not isinstance(listed, list | tuple | range) or not listed:
         raise Mistake(f"choice({written(listed)}): write a list of the values to choose from, such as ['layer', 'rms']")
+    if listed[MOST_CHOICES:]:
+        raise Mistake(
+            f"choice({written(listed)}): these are more than {MOST_CHOICES:,} values; write fewer, or integers(1, 8)"
+        )
     for value in listed:
         if type(value) in (int, float) and not _is_finite(value):
             raise Mistake(f"choice: {written(value)} is no finite number; leave it out")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MATCHES = ("none", "params", "non_embedding", "active_params", "flops")
 
-MOST_SEEDS = 1000
-"""Of one experiment: more are a slip of the keyboard."""
+MOST_SEEDS = MOST_VALUES = 1000
+"""Of one experiment, and of one `vary`: more are a slip of the keyboard."""
 
 RESERVED = (
     *("report.html", "report.md", "report.tex", "figures", "board.json"),
@@ -100,8 +100,8 @@ def vary(path: str, values: Sequence[Any]) -> Vary:
     A value that the baseline has already gives no arm of its own.
     """
     _check_path(path, f"vary({brief(path)}, ...)")
-    if not isinstance(values, list | tuple | range) or not values:
-        raise Mistake(f"vary({path!r}, {brief(values)}): write a list of the values to try, such as [1e3, 1e5]")
+    if not isinstance(values, list | tuple | range) or not values or values[MOST_VALUES:]:
+        raise Mistake(f"vary({path!r}, {brief(values)}): write a list of up to 1000 values to try, such as [1e3, 1e5]")
     return Vary(path, tuple(values))
 
 

@@ -11,6 +11,11 @@ WHAT = "scientific"
 POSITION = ["none", {"kind": "rope", "theta": choice([1e3, 1e5])}]
 
 
+def test_a_list_of_very_many_values_is_refused_at_once() -> None:
+    with pytest.raises(Mistake, match="these are more than 1,000 values; write fewer, or integers"):
+        choice(range(10**30))
+
+
 def test_every_combination_of_a_finite_space_comes_once_and_what_a_choice_brings_only_with_it() -> None:
     space = Space.of(WHAT, {"position": POSITION, "norm": ["rms", "layer"], "n_layers": integers(1, 5, 2)})
     points = list(space.points())

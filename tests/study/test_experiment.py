@@ -46,6 +46,11 @@ def names(made: Experiment) -> list[str]:
     return [arm.name for arm in made.arms]
 
 
+def test_very_many_arms_are_refused_at_once() -> None:
+    with pytest.raises(Mistake, match="write a list of up to 1000 values to try"):
+        vary("budget.steps", range(10**30))
+
+
 def test_vary_names_an_arm_for_each_value(base: RunSpec) -> None:
     made = experiment(base, vary("model.position.theta", [1e3, 5e5]))
     assert names(made) == ["baseline", "theta=1000", "theta=500000"]
