@@ -128,8 +128,8 @@ def at_best(branch: Branch, space: Space) -> list[AtBest]:
 
 def saved(branches: Sequence[Branch]) -> Saved:
     """Over all trials that were trained."""
-    runs = [trial.user_attrs["run"] for branch in branches for trial in branch.told if "run" in trial.user_attrs]
-    pruned = [trial.user_attrs["run"] for branch in branches for trial in branch.told if state_of(trial) == "pruned"]
+    runs = [trial.user_attrs["run"] for branch in branches for trial in branch.shown if "run" in trial.user_attrs]
+    pruned = [trial.user_attrs["run"] for branch in branches for trial in branch.shown if state_of(trial) == "pruned"]
     made = sum(run["steps"] for run in runs) - sum(run["steps"] - run["step"] for run in pruned if run)
     return Saved(made, sum(run["steps"] for run in runs))
 
@@ -138,7 +138,7 @@ def narrow(branch: Branch) -> list[Narrow]:
     """The best trials, each where it stood worst among the others that were measured there."""
     first = branch.study.search.method.pruner.first(branch.study.search.points)
     sign = 1 if branch.objectives[0].direction == "minimize" else -1
-    others = [trial for trial in counted(branch.told) if trial.intermediate_values]
+    others = [trial for trial in counted(branch.shown) if trial.intermediate_values]
     found: list[Narrow] = []
     for trial in branch.ranked[:CLOSEST]:
         places = [(_ahead(trial, point, others, sign), point) for point in trial.intermediate_values if point >= first]
@@ -158,7 +158,7 @@ def untried(branch: Branch, compared: Space) -> list[dict[str, Any]]:
     """The combinations of a finite space that no trial has come to; empty for one that cannot be counted."""
     if not compared.ranges or compared.size is None:
         return []
-    ended = [trial for trial in branch.told if trial.state.is_finished() and state_of(trial) != "failed"]
+    ended = [trial for trial in branch.shown if trial.state.is_finished() and state_of(trial) != "failed"]
     tried = {_key({name: trial.params[name] for name in compared.every if name in trial.params}) for trial in ended}
     return [point for point in compared.points() if _key(point) not in tried]
 
@@ -169,12 +169,12 @@ def _key(params: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
 
 def lost(branch: Branch) -> list[tuple[FrozenTrial, str]]:
     """The trials that came to no value, with what became of them: diverged, failed, invalid."""
-    return [(trial, state) for trial in branch.told if (state := state_of(trial)) in ("diverged", "failed", "invalid")]
+    return [(trial, state) for trial in branch.shown if (state := state_of(trial)) in ("diverged", "failed", "invalid")]
 
 
 def diverging(branch: Branch) -> list[Where]:
     """For every parameter where trials diverged and where others did not; empty where none did."""
-    known = counted(branch.told)
+    known = counted(branch.shown)
     ended = {state: [trial for trial in known if state_of(trial) == state] for state in ("diverged", "done", "pruned")}
     sound = ended["done"] + ended["pruned"]
     if not ended["diverged"]:

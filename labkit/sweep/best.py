@@ -73,7 +73,7 @@ def write_best(found: LoadedSweep, searched: Searched, into: Path) -> None:
     into.write_text(
         TEMPLATE.format(
             file="/".join(_module(found)) + ".py",
-            told=f"trial {best.number} of {len(branch.told)}, {sweep.objectives[0].key} {best.values[0]:.4f}",
+            told=f"trial {best.number} of {len(branch.shown)}, {sweep.objectives[0].key} {best.values[0]:.4f}",
             module=".".join(_module(found)),
             base=_base(_changed(found, sweep)),
             variants=laid(variants, 4, WIDTH - len("    variants=,")),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial
 
-from labkit.report.formats import value
 from labkit.search.study import state_of
 from labkit.study.names import exact, tails
 from labkit.sweep.analysis import saved
@@ -41,12 +40,13 @@ def _row(story: Story, branch: Branch, trial: FrozenTrial, setting: Setting) -> 
     run, folder = Run(Path(trial.user_attrs["run"]["folder"])), branch.folder(trial.number)
     whole = not run.fault
     record = run.record() if whole else {}  # empty where another machine has the run
-    name = f"{folder if branch.alone else branch.arm.name}: {story.keys[0]} {value(trial.values[0])}"
+    best = branch.told(trial.values)[0]
+    name = f"{folder if branch.alone else branch.arm.name}: {story.keys[0]} {best}"
     group = setting.group(run, record) if record else {"variant": folder}
     tags = {**group, "sweep": story.title, "study": branch.study.search.name, "trial": str(trial.number)}
     spec = (run.spec() if whole else {}) or branch.arm.spec.patched(branch.changes(trial)).as_json()
     words = {**dict(_words(branch, trial)), **{path: text(leaf) for path, leaf in flat(spec)}}
-    figures = {key: float(f"{figure:.{DIGITS}g}") for key, figure in _figures(story, branch, trial)}
+    figures = {key: float(f"{x:.{DIGITS}g}") for key, x in _figures(story, branch, trial)}
     told = f"{story.question}\n\n{answer(story)}".strip()
     return Row(folder, name, record.get("ended") or 0.0, words, figures, ("variant", folder), tags, told)
 
@@ -69,6 +69,6 @@ def _figures(story: Story, branch: Branch, trial: FrozenTrial) -> Iterator[tuple
     for one in found:
         yield f"importance/{names[one.name]}", one.share
         yield from ((f"importance/{names[one.name]}_low", one.low), (f"importance/{names[one.name]}_high", one.high))
-    yield from ((f"trials_{state}", float(count)) for state, count in Counter(map(state_of, branch.told)).items())
+    yield from ((f"trials_{state}", float(count)) for state, count in Counter(map(state_of, branch.shown)).items())
     yield "trials", float(branch.asked)
     yield "saved", saved([branch]).share

@@ -6,6 +6,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from labkit.report.formats import figure
 from labkit.search.space import Changes, Space
 from labkit.search.study import Study, counted, state_of
 from labkit.study.experiment import Arm
@@ -37,8 +38,8 @@ class Branch:
         return self.study.trials
 
     @property
-    def told(self) -> list[FrozenTrial]:
-        """Those that are told of: every trial, or as far as the number asked for where there are more."""
+    def shown(self) -> list[FrozenTrial]:
+        """Those that are shown: every trial, or as far as the number asked for where there are more."""
         known = self.known
         beyond = counted(known)[self.trials :]
         return [trial for trial in known if not beyond or trial.number < beyond[0].number]
@@ -67,6 +68,10 @@ class Branch:
 
     def label(self, params: Mapping[str, Any]) -> str:
         return safe(short(params))
+
+    def told(self, values: Sequence[float]) -> list[str]:
+        """Values of the objectives, each as its key is written."""
+        return [figure(one.key, value) for one, value in zip(self.objectives, values, strict=True)]
 
     def changes(self, trial: FrozenTrial) -> Changes:
         return self.space.changes(trial.params)

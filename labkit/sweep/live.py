@@ -59,7 +59,7 @@ class Live:
         answered = f", from {record['answered_from']}" if record.get("answered_from") else ""
         if state == "done":
             values = "  ".join(
-                f"{one} {formats.value(value)}" for one, value in zip(self._keys(work), work.mean, strict=False)
+                f"{one} {formats.figure(one, value)}" for one, value in zip(self._keys(work), work.mean, strict=False)
             )
             return f"done  {values}{answered}"
         if state == "diverged":
@@ -88,9 +88,10 @@ class Live:
         parts = [", ".join([f"{self.over}/{self.total} trials", *others]), f"{running} running"]
         best = [trial for branch in self.branches if (trial := branch.best) is not None]
         if best:
-            sign = 1 if self.branches[0].objectives[0].direction == "minimize" else -1
+            first = self.branches[0].objectives[0]
+            sign = 1 if first.direction == "minimize" else -1
             trial = min(best, key=lambda one: sign * one.values[0])
-            parts.append(f"best {formats.value(trial.values[0])} ({short(trial.params)})")
+            parts.append(f"best {formats.figure(first.key, trial.values[0])} ({short(trial.params)})")
         gained = self.over - self.first
         left = (time.monotonic() - self.began) * (self.total - self.over) / gained if gained else None
         return "  ".join([*parts, f"{clock(left)} left"])

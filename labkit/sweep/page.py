@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from optuna.trial import FrozenTrial
 
-from labkit.report.formats import NOTHING, duration, plural, value
+from labkit.report.formats import NOTHING, duration, plural
 from labkit.report.markup import (
     Cell,
     document,
@@ -52,7 +52,7 @@ def _header(story: Story) -> Iterator[str]:
 
 
 def _answer(story: Story) -> Iterator[str]:
-    states = [state_of(trial) for branch in story.branches for trial in branch.told]
+    states = [state_of(trial) for branch in story.branches for trial in branch.shown]
     tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     method = story.first.study.search.method
     facts = [
@@ -71,7 +71,7 @@ def _best(story: Story) -> Iterator[str]:
     if len(story.keys) > 1 and chosen:
         head = [words("trial"), *(words(key, "right") for key in story.keys), words("choices")]
         body = [
-            [words(one.number), *(number(value(v)) for v in one.values), words(short(one.params), "changes")]
+            [words(one.number), *map(number, story.first.told(one.values)), words(short(one.params), "changes")]
             for one in chosen
         ]
         yield f"<h2>The Pareto front</h2>{table(head, body)}"
@@ -80,7 +80,8 @@ def _best(story: Story) -> Iterator[str]:
         spec = base.patched(changes)
         body = [[words(path), words(shown(at(base, path))), words(shown(at(spec, path)))] for path in changes]
         if story.base:
-            body.append([words(story.keys[0]), words(value(story.base[0])), words(value(chosen[0].values[0]))])
+            theirs, ours = (story.first.told(values)[0] for values in (story.base, chosen[0].values))
+            body.append([words(story.keys[0]), words(theirs), words(ours)])
         yield f"<h2>The best beside the base</h2>{table([words('place'), words('base'), words('best')], body)}"
 
 
@@ -128,7 +129,7 @@ def _choices(story: Story) -> Iterator[str]:
             [
                 words(one.name),
                 words(shown(one.value)),
-                number(value(one.best.values[0])),
+                number(story.first.told(one.best.values)[0]),
                 number(str(one.trials)),
                 words(short(one.best.params), "changes"),
             ]
@@ -165,7 +166,7 @@ def _pruning(story: Story) -> Iterator[str]:
     body = [
         [
             words(f"{branch.folder(one.trial.number)}"),
-            number(value(one.trial.values[0])),
+            number(branch.told(one.trial.values)[0]),
             words(f"point {one.point} of {points}"),
             number(f"{100 * one.ahead:.0f} %"),
         ]
@@ -206,7 +207,7 @@ def _trials(story: Story) -> Iterator[str]:
     body = [
         _trial(story, branch, trial)
         for branch in story.branches
-        for trial in branch.told
+        for trial in branch.shown
         if state_of(trial) != "invalid"
     ]
     yield f"<h2>All trials</h2>{table([*head, words('training', 'right'), words('choices')], body)}"
@@ -219,7 +220,7 @@ def _trial(story: Story, branch: Branch, trial: FrozenTrial) -> list[Cell]:
     return [
         words(branch.folder(trial.number)),
         status(state_of(trial)),
-        *(number(value(one)) for one in values),
+        *map(number, branch.told(values)),
         number(f"{run.get('step', 0):,}" if run else NOTHING),
         number(duration(run.get("seconds", 0.0)) if run else NOTHING),
         words(short(trial.params) + answered, "changes"),

@@ -118,7 +118,7 @@ def _front(branch: Branch) -> Iterator[Panel]:
 
 
 def _curves(branches: Sequence[Branch]) -> Iterator[Panel]:
-    trials = [trial for branch in branches for trial in branch.told if trial.intermediate_values]
+    trials = [trial for branch in branches for trial in branch.shown if trial.intermediate_values]
     if not any(state_of(trial) == "pruned" for trial in trials):
         return
 

@@ -30,7 +30,7 @@ def show_search(console: Console, searched: Searched, page: Path) -> None:
     several = len(keys) > 1
     chosen = front(branch) if several else branch.ranked[:SHOWN]
     title = f"{searched.title}  {'the Pareto front' if several else 'the best trials'}"
-    body = [[f"{trial.number}", *map(formats.value, trial.values), short(trial.params)] for trial in chosen]
+    body = [[f"{trial.number}", *branch.told(trial.values), short(trial.params)] for trial in chosen]
     console.say()
     console.table(title, ["trial", *keys, "choices"], body, words=["choices"])
     console.show(tally(searched.branches))
@@ -44,11 +44,11 @@ def closing(searched: Searched) -> Iterator[str]:
     branch, base = searched.branches[0], searched.base
     best = branch.best
     if best is not None and len(base) > 1:
-        told = (f"{one.key} {formats.value(value)}" for one, value in zip(branch.objectives, base, strict=True))
+        told = (f"{one.key} {value}" for one, value in zip(branch.objectives, branch.told(base), strict=True))
         yield f"the base: {', '.join(told)}"
     elif best is not None and base:
         key, (ours, theirs) = branch.objectives[0].key, (best.values[0], base[0])
-        yield f"trial {best.number}: {key} {formats.value(ours)}, {_standing(branch, ours, theirs)}"
+        yield f"trial {best.number}: {key} {branch.told(best.values)[0]}, {_standing(branch, ours, theirs)}"
     if searched.untried:
         said = f"{searched.untried:,} of {formats.plural(searched.combinations, 'scientific combination')}"
         yield f"{said} never tried; more --trials go on from here"
@@ -58,7 +58,8 @@ def _standing(branch: Branch, ours: float, theirs: float) -> str:
     """``+0.0804 to the base: worse``"""
     objective = branch.objectives[0]
     word = "better" if objective.better(ours, theirs) else "worse" if objective.better(theirs, ours) else "the same"
-    return f"{formats.signed(ours - theirs)} to the base's {formats.value(theirs)}: {word}"
+    apart, base = formats.difference(objective.key, ours - theirs), formats.figure(objective.key, theirs)
+    return f"{apart} to the base's {base}: {word}"
 
 
 def show_tuned(console: Console, searched: Searched) -> None:
@@ -78,7 +79,7 @@ def show_where(console: Console, searched: Searched, page: Path) -> None:
 
 def tally(branches: Sequence[Branch]) -> str:
     """``24 trials: 18 done, 5 pruned, 1 diverged; 3 combinations were invalid and cost nothing``"""
-    states = Counter(state_of(trial) for branch in branches for trial in branch.told)
+    states = Counter(state_of(trial) for branch in branches for trial in branch.shown)
     invalid = states.pop("invalid", 0)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     costs = f"; {formats.plural(invalid, 'combination')} invalid, at no cost" if invalid else ""
@@ -134,7 +135,7 @@ def _branch_as_json(branch: Branch, searched: Searched) -> dict[str, Any]:
         "best": None if best is None else best.number,
         "edges": edges,
         "front": [trial.number for trial in front(branch)],
-        "trials": [_trial_as_json(trial) for trial in branch.told],
+        "trials": [_trial_as_json(trial) for trial in branch.shown],
     }
 
 

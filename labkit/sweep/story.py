@@ -6,7 +6,7 @@ from functools import cached_property
 
 from optuna.trial import FrozenTrial
 
-from labkit.report.formats import plural, signed, value
+from labkit.report.formats import difference, figure, plural
 from labkit.report.table import escaped
 from labkit.search.space import Space
 from labkit.spec import shown
@@ -76,19 +76,19 @@ def answer(story: Story) -> str:
     """What came of it, in a sentence or two."""
     if not story.first.alone:
         found = story.winners
-        told = [f"{one.name} {value(one.trial.values[0])} at {short(one.trial.params)}" for one in found]
+        told = [f"{one.name} {one.branch.told(one.trial.values)[0]} at {short(one.trial.params)}" for one in found]
         return f"At its best setting each: {'; '.join(told)}. The verdict is told by other seeds."
     best = story.first.best
     if best is None:
         return "No trial has come to its end yet."
     if len(story.keys) > 1:
         return f"{plural(len(front(story.first)), 'trial')} of {len(story.first.ranked)} lie on the Pareto front."
-    told = f"Trial {best.number} of {len(story.first.told)} is the best: {story.keys[0]} {value(best.values[0])}"
+    key, ours = story.keys[0], best.values[0]
+    told = f"Trial {best.number} of {len(story.first.shown)} is the best: {key} {figure(key, ours)}"
     if story.base:
-        told += f", {signed(best.values[0] - story.base[0])} to the base's {value(story.base[0])}"
-        told += (
-            ", which none was better than" if story.first.objectives[0].better(story.base[0], best.values[0]) else ""
-        )
+        theirs = story.base[0]
+        told += f", {difference(key, ours - theirs)} to the base's {figure(key, theirs)}"
+        told += ", which none was better than" if story.first.objectives[0].better(theirs, ours) else ""
     return f"{told}. It was chosen among many: confirm it on other seeds with --best."
 
 

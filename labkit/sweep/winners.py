@@ -7,7 +7,6 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from labkit.report import formats
 from labkit.search.ranges import Range
 from labkit.search.space import refused
 from labkit.spec import Mistake
@@ -131,4 +130,4 @@ def _row(branch: Branch, winner: Winner | None) -> list[str]:
     if winner is None:
         return [branch.arm.name, "none came to its end", "-", count, ""]
     edges = ", ".join(winner.edges.values()) or "-"
-    return [winner.name, short(winner.trial.params), formats.value(winner.trial.values[0]), count, edges]
+    return [winner.name, short(winner.trial.params), branch.told(winner.trial.values)[0], count, edges]

@@ -12,6 +12,13 @@ from labkit.report import formats
         (formats.value(45_213.7), "45213.7"),
         (formats.signed(0.0123), "+0.0123"),
         (formats.signed(-0.0123), "-0.0123"),
+        (formats.figure("val/loss", 4.61057), "4.6106"),
+        (formats.figure("perf/tokens_per_s", 5_834_980), "5.83M"),
+        (formats.figure("perf/memory_gib", 1.2361), "1.24 GiB"),
+        (formats.figure("params", 10_211_328), "10.21M"),
+        (formats.figure("flops_per_token", 61_270_016), "6.13e+07"),
+        (formats.difference("params", -412_000), "-0.41M"),
+        (formats.difference("val/loss", 0.0123), "+0.0123"),
         (formats.interval(-0.015, 0.0096), "[-0.0150, +0.0096]"),
         (formats.count(812), "812"),
         (formats.count(170_432), "0.17M"),
@@ -49,6 +56,7 @@ def test_numbers_are_written_the_same_everywhere(text: str, expected: str) -> No
 def test_what_is_not_known_is_a_dash(write) -> None:
     assert write(math.nan) == formats.NOTHING
     assert formats.interval(math.nan, math.nan) == formats.NOTHING
+    assert formats.difference("params", math.nan) == formats.NOTHING
     assert formats.duration(math.nan) == formats.NOTHING
 
 

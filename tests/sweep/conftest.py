@@ -92,7 +92,7 @@ class Synthetic:
             points = spec["evaluation"]["points"]
             for point in range(1, points + 1):
                 run.append(steps * point // points, {"val/loss": loss + points / point})
-            final = {"val/loss": loss, "perf/tokens_per_s": 1000 * spec["optimizer"]["lr"]}
+            final = {"val/loss": loss, "perf/tokens_per_s": 1e9 * spec["optimizer"]["lr"]}
             run.update(status="done", step=steps, started=time.time(), ended=time.time(), seconds=1.0, final=final)
         return Answer("done")
 

@@ -63,5 +63,8 @@ def test_the_page_of_two_objectives_shows_their_front(write_sweep: Write) -> Non
     )
     _, searched = made(write_sweep(code)).run()
     page = Path(searched.edition.path / "report.html").read_text()
+    assert searched.branches[0].best.values[1] > 1e6
+    assert re.findall(r"<td class=\"right\">[\d.]+M</td>", page)
+    assert "e+0" not in page
     assert "<h2>The Pareto front</h2>" in page
     assert "those that no other beats in both are joined" in page
