@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from labkit.spec import Mistake, Spec, shown
+from labkit.spec import Mistake, Spec, lean, shown
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -336,12 +336,15 @@ def _edge(share: float) -> str:
 
 
 def _keys(values: Sequence[Any]) -> list[Value]:
-    """What Optuna knows the values by: plain ones as they are, specs by their kind, or more where kinds are alike."""
+    """What Optuna knows the values by: plain ones as they are, specs by their kind, and where kinds are alike by what
+    differs between these.
+    """
     kinds = [_kind(value) for value in values]
-    return [
-        kind if kinds.count(kind) == 1 or not isinstance(value, Mapping | Spec) else _label(value)
-        for kind, value in zip(kinds, values, strict=True)
-    ]
+    keys = list[Value]()
+    for kind, value in zip(kinds, values, strict=True):
+        alike = [other for other, its in zip(values, kinds, strict=True) if its == kind and type(its) is type(kind)]
+        keys.append(_label(value, _differing(alike)) if isinstance(value, Mapping | Spec) and alike[1:] else kind)
+    return keys
 
 
 def _kind(value: Any) -> Value:
@@ -349,17 +352,37 @@ def _kind(value: Any) -> Value:
         return value["kind"]
     if isinstance(value, Spec):
         return str(getattr(value, "kind", value.label))
-    return value if value is None or isinstance(value, bool | int | float | str) else _label(value)
+    if isinstance(value, Mapping):
+        return _label(value, list(value))
+    return value if value is None or isinstance(value, bool | int | float | str) else shown(value)
 
 
-def _label(value: Any) -> str:
-    """``gqa(n_kv_heads=2)``; a range in it by its words."""
-    if not isinstance(value, Mapping):
-        return shown(value)
-    inner = ", ".join(
-        f"{key}={item.words if is_range(item) else shown(item)}" for key, item in value.items() if key != "kind"
-    )
-    return f"{value.get('kind', '')}({inner})"
+def _differing(alike: Sequence[Any]) -> list[str]:
+    """The fields that do not stand in all of these specs with the same value."""
+    written = [_fields(value) for value in alike]
+    names = dict.fromkeys(name for fields in written for name in fields)
+    return [name for name in names if any(fields.get(name) != written[0].get(name) for fields in written)]
+
+
+def _label(value: Any, names: Sequence[str]) -> str:
+    """``gqa(n_kv_heads=2)``: the kind, and what stands at some of the fields."""
+    fields = _fields(value)
+    inner = ", ".join(f"{name}={fields[name]}" for name in names if name in fields)
+    kind = value.get("kind", "") if isinstance(value, Mapping) else getattr(value, "kind", type(value).__name__)
+    return f"{kind}({inner})" if inner or not kind else str(kind)
+
+
+def _fields(value: Any) -> dict[str, str]:
+    """Field -> what a user wrote there as a text that is as short as it can be."""
+    given = value if isinstance(value, Mapping) else lean(value) if isinstance(value, Spec) else {}
+    return {str(name): _told(item) for name, item in given.items() if name != "kind"}
+
+
+def _told(item: Any) -> str:
+    """A range by its words, a number with all the digits that it has."""
+    if is_range(item):
+        return item.words
+    return repr(item) if isinstance(item, float) and float(shown(item)) != item else shown(item)
 
 
 def _worded(option: Option) -> str:

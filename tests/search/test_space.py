@@ -2,6 +2,7 @@ import random
 
 import pytest
 
+from labkit.components.position import Rope
 from labkit.search.ranges import choice, integers, log_uniform, uniform
 from labkit.search.space import Space
 from labkit.spec import Mistake
@@ -33,9 +34,19 @@ def test_the_changes_of_a_point_make_the_spec_that_it_means() -> None:
     assert (spec.position.label, spec.norm.label) == ("rope(theta=1000)", "layer")
 
 
-def test_values_are_known_by_their_kind_and_by_more_where_kinds_are_alike() -> None:
+def test_values_are_known_by_their_kind_and_where_kinds_are_alike_by_what_differs_between_them() -> None:
     specs = [{"kind": "gqa", "n_heads": 4, "n_kv_heads": 2}, {"kind": "gqa", "n_heads": 4, "n_kv_heads": 1}]
-    assert choice(["mha", *specs]).values == ("mha", "gqa(n_heads=4, n_kv_heads=2)", "gqa(n_heads=4, n_kv_heads=1)")
+    assert choice(["mha", *specs]).values == ("mha", "gqa(n_kv_heads=2)", "gqa(n_kv_heads=1)")
+    assert choice(["mha", specs[0]]).values == ("mha", "gqa")
+    qk = choice(["none", "rms"])
+    more = [{**specs[0], "qk_norm": qk}, {**specs[1], "qk_norm": qk}, {**specs[0], "qk_norm": "rms"}]
+    words = ["2, qk_norm=none, rms", "1, qk_norm=none, rms", "2, qk_norm=rms"]
+    assert choice(more).values == tuple(f"gqa(n_kv_heads={one})" for one in words)
+    rope = [Rope(), {"kind": "rope", "theta": 1e6}, {"kind": "rope", "theta": log_uniform(1e3, 1e5)}, "none"]
+    assert choice(rope).values == ("rope", "rope(theta=1e+06)", "rope(theta=1000 to 100000, logarithmic)", "none")
+    near = choice([{"kind": "rope", "theta": 1000000.4}, {"kind": "rope", "theta": 1000000.5}])
+    assert near.values == ("rope(theta=1000000.4)", "rope(theta=1000000.5)")
+    assert choice([{"d": 1}, {"d": 2}]).values == ("(d=1)", "(d=2)")
     assert choice([None, 0.5, 1, True]).values == (None, 0.5, 1, True)
 
 
@@ -50,6 +61,12 @@ def test_values_are_known_by_their_kind_and_by_more_where_kinds_are_alike() -> N
 )
 def test_a_value_near_an_end_of_its_range_is_at_its_edge(below: object, edges: dict[object, str]) -> None:
     assert {value: below.edge(value) for value in edges} == edges  # type: ignore[attr-defined]
+
+
+def test_one_spec_written_twice_is_refused_however_it_is_written() -> None:
+    for other in ({"kind": "rope"}, Rope()):
+        with pytest.raises(Mistake, match="choice: 'rope' stands there twice"):
+            choice(["rope", other])
 
 
 def test_a_space_that_changes_has_another_description() -> None:
