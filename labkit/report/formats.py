@@ -21,6 +21,11 @@ def signed(x: float) -> str:
     return text if text == NOTHING or text.startswith("-") else f"+{text}"
 
 
+def chosen(x: float) -> str:
+    """A setting to three digits, a whole number as it is: 0.00162, 0.05, 55200, 1e+06; 1536."""
+    return str(x) if isinstance(x, int) else f"{float(f'{x:.3g}'):g}"
+
+
 def figure(key: str, x: float) -> str:
     """A metric as its key asks for: 5.83M tokens a second, 10.21M parameters, 1.24 GiB; others as `value`."""
     return _BY_KEY.get(key.rpartition("/")[2], value)(x)

@@ -10,6 +10,7 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial
 
+from labkit.report.formats import chosen
 from labkit.search.quiet import unwarned
 from labkit.search.ranges import Choices, Range
 from labkit.search.space import Space
@@ -193,7 +194,7 @@ def _held(below: Range, name: str, trials: Sequence[FrozenTrial]) -> str:
         return ""
     if isinstance(below, Choices):
         return ", ".join(f"{shown(value)} {values.count(value)}" for value in below.values if value in values)
-    low, high = (f"{end:.3g}" for end in (min(values), max(values)))
+    low, high = map(chosen, (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 
 

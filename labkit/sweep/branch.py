@@ -6,7 +6,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from labkit.report.formats import figure
+from labkit.report.formats import chosen, figure
 from labkit.search.space import Changes, Space
 from labkit.search.study import Study, counted, state_of
 from labkit.study.experiment import Arm
@@ -101,6 +101,6 @@ def short(params: Mapping[str, Any]) -> str:
     """``norm=layer, lr=0.00312``: parameters for people, three digits each."""
     names = tails(params)
     return ", ".join(
-        f"{names[name]}={value:.3g}" if isinstance(value, float) else f"{names[name]}={value}"
+        f"{names[name]}={chosen(value)}" if isinstance(value, float) else f"{names[name]}={value}"
         for name, value in params.items()
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
+from labkit.report.formats import chosen
 from labkit.search.ranges import Range
 from labkit.search.space import refused
 from labkit.spec import Mistake
@@ -39,7 +40,7 @@ class Winner:
         """Name -> why the best may lie outside the range: it is at an end of it that could be moved."""
         params, ranges = self.trial.params, self.branch.space.parameters(self.trial.params)
         return {
-            name: f"{name.rpartition('.')[2]} {params[name]:.3g} at the {end} edge of {_ends(ranges[name])}"
+            name: f"{name.rpartition('.')[2]} {chosen(params[name])} at the {end} edge of {_ends(ranges[name])}"
             for name, (end, _) in self._narrow.items()
         }
 
