@@ -358,24 +358,27 @@ def _kind(value: Any) -> Value:
 
 
 def _differing(alike: Sequence[Any]) -> list[str]:
-    """The fields that do not stand in all of these specs with the same value."""
-    written = [_fields(value) for value in alike]
-    names = dict.fromkeys(name for fields in written for name in fields)
-    return [name for name in names if any(fields.get(name) != written[0].get(name) for fields in written)]
+    """The fields that do not stand in all of these specs with the same value; without ranges, where those suffice."""
+    given = [_fields(value) for value in alike]
+    texts = [{name: _told(item) for name, item in fields.items()} for fields in given]
+    names = dict.fromkeys(name for fields in given for name in fields)
+    differing = [name for name in names if any(fields.get(name) != texts[0].get(name) for fields in texts)]
+    plain = [name for name in differing if not any(is_range(fields.get(name)) for fields in given)]
+    return plain if len({_label(value, plain) for value in alike}) == len(alike) else differing
 
 
 def _label(value: Any, names: Sequence[str]) -> str:
     """``gqa(n_kv_heads=2)``: the kind, and what stands at some of the fields."""
     fields = _fields(value)
-    inner = ", ".join(f"{name}={fields[name]}" for name in names if name in fields)
+    inner = ", ".join(f"{name}={_told(fields[name])}" for name in names if name in fields)
     kind = value.get("kind", "") if isinstance(value, Mapping) else getattr(value, "kind", type(value).__name__)
     return f"{kind}({inner})" if inner or not kind else str(kind)
 
 
-def _fields(value: Any) -> dict[str, str]:
-    """Field -> what a user wrote there as a text that is as short as it can be."""
+def _fields(value: Any) -> dict[str, Any]:
+    """Field -> what a user wrote there."""
     given = value if isinstance(value, Mapping) else lean(value) if isinstance(value, Spec) else {}
-    return {str(name): _told(item) for name, item in given.items() if name != "kind"}
+    return {str(name): item for name, item in given.items() if name != "kind"}
 
 
 def _told(item: Any) -> str:

@@ -42,6 +42,7 @@ def test_values_are_known_by_their_kind_and_where_kinds_are_alike_by_what_differ
     more = [{**specs[0], "qk_norm": qk}, {**specs[1], "qk_norm": qk}, {**specs[0], "qk_norm": "rms"}]
     words = ["2, qk_norm=none, rms", "1, qk_norm=none, rms", "2, qk_norm=rms"]
     assert choice(more).values == tuple(f"gqa(n_kv_heads={one})" for one in words)
+    assert choice([{**specs[0], "qk_norm": qk}, specs[1]]).values == ("gqa(n_kv_heads=2)", "gqa(n_kv_heads=1)")
     rope = [Rope(), {"kind": "rope", "theta": 1e6}, {"kind": "rope", "theta": log_uniform(1e3, 1e5)}, "none"]
     assert choice(rope).values == ("rope", "rope(theta=1e+06)", "rope(theta=1000 to 100000, logarithmic)", "none")
     near = choice([{"kind": "rope", "theta": 1000000.4}, {"kind": "rope", "theta": 1000000.5}])
