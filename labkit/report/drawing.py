@@ -51,6 +51,8 @@ class Plot:
     title: str
     caption: str
     svg: str
+    wide: bool = field(default=False, kw_only=True)
+    """Whether it has the page's width."""
 
 
 @dataclass(frozen=True)

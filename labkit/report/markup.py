@@ -93,8 +93,8 @@ def figures(plots: Sequence[Plot]) -> str:
 
 
 def _figure(plot: Plot) -> str:
-    title = f"<h3>{text(plot.title)}</h3>"
-    return f'<figure class="card">{title}{plot.svg}<figcaption>{text(plot.caption)}</figcaption></figure>'
+    title, told = f"<h3>{text(plot.title)}</h3>", f"<figcaption>{text(plot.caption)}</figcaption>"
+    return f'<figure class="card{" full" if plot.wide else ""}">{title}{plot.svg}{told}</figure>'
 
 
 def legend(names: Sequence[str]) -> str:

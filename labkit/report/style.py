@@ -49,7 +49,9 @@ pre {{ margin: 0; overflow-x: auto; }}
   overflow-wrap: anywhere; }}
 .card + .columns, .card + .figures, .figures + .columns {{ margin-top: 14px; }}
 .figures {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 440px), 1fr)); gap: 14px; }}
-figure {{ margin: 0; break-inside: avoid; }}
+figure {{ margin: 0; min-width: 0; break-inside: avoid; }}
+figure.full {{ grid-column: 1 / -1; overflow-x: auto; }}
+figure.full svg {{ min-width: 720px; }}
 figure h3 {{ margin: 0 0 8px; font-size: 14.5px; font-weight: 600; }}
 figure svg {{ display: block; width: 100%; height: auto; overflow: visible; }}
 figure svg * {{ stroke-linejoin: round; stroke-linecap: butt; }}
@@ -68,6 +70,9 @@ figcaption {{ margin-top: 8px; color: var(--muted); font-size: 12.5px; line-heig
 .columns {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr)); gap: 14px; }}
 .columns h2 {{ margin: 0 0 10px; font-size: 14.5px; }}
 footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.5px; }}
+@media (max-width: 760px) {{
+  td.changes {{ min-width: 10em; }}
+}}
 @media (max-width: 640px) {{
   main {{ padding: 24px 14px 40px; }}
   h1 {{ font-size: 24px; }}
@@ -92,6 +97,8 @@ footer {{ margin-top: 32px; max-width: 62em; color: var(--muted); font-size: 12.
   footer {{ max-width: none; }}
   .scroll {{ overflow: visible; }}
   .figures {{ grid-template-columns: 1fr 1fr; }}
+  figure.full {{ overflow: visible; }}
+  figure.full svg {{ min-width: 0; }}
   .legend {{ break-inside: avoid; break-after: avoid; }}
   tr, .answer, .notes {{ break-inside: avoid; }}
   table, code, pre {{ font-size: 7pt; }}

@@ -23,8 +23,8 @@ from labkit.report.markup import (
 from labkit.report.style import STYLE
 from labkit.search.study import state_of
 from labkit.spec import shown
-from labkit.study.names import at
-from labkit.sweep import plots
+from labkit.study.names import at, tails
+from labkit.sweep import plots, views
 from labkit.sweep.analysis import at_best, diverging, lost, narrow, reasons, saved
 from labkit.sweep.branch import Branch, short
 from labkit.sweep.front import front
@@ -123,11 +123,11 @@ def _choices(story: Story) -> Iterator[str]:
     """Every value of what is compared, at the best that was found with it."""
     found = at_best(story.first, story.compared) if story.first.alone else []
     if found:
-        key = story.keys[0]
+        key, names = story.keys[0], tails(story.first.space.every)
         head = [words("choice"), words("value"), words(f"best {key}", "right"), words("trials", "right"), words("with")]
         body = [
             [
-                words(one.name),
+                words(names[one.name]),
                 words(shown(one.value)),
                 number(story.first.told(one.best.values)[0]),
                 number(str(one.trials)),
@@ -142,7 +142,7 @@ def _plots(story: Story) -> Iterator[str]:
     drawn = plots.panels(story.branches, story.groups)
     if drawn:
         yield f"<h2>The trials</h2>{legend([name for name, _ in story.groups])}{figures(drawn)}"
-    own = [plot for branch in story.branches for plot in plots.by_optuna(branch)]
+    own = [plot for branch in story.branches for plot in views.by_optuna(branch)]
     if own:
         yield f"<h2>Optuna's views</h2>{figures(own)}"
 

@@ -1,26 +1,21 @@
-"""The trials drawn: each number against the loss, the front, the curves; and Optuna's own slices and parallels."""
+"""The trials drawn: each number against the loss, the front, and the curves of what was pruned."""
 
-import io
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from optuna.trial import FrozenTrial
 
 from labkit.report.drawing import Panel, Plot, drawn, level_names
-from labkit.report.theme import GRID, INK, MUTED, stroke, themed
-from labkit.search.quiet import unwarned
+from labkit.report.theme import GRID, INK, MUTED, stroke
 from labkit.search.ranges import LogUniform, Range
 from labkit.search.study import state_of
 from labkit.sweep.branch import Branch
 from labkit.sweep.front import front
+from labkit.sweep.ticks import logarithmic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-FAINT = "#a9b1ba"
-"""Of the trials that matter least, on light ground and on dark."""
 
 ROOM = 0.75
 """The part of the trials, the best ones, whose values the vertical axis holds."""
@@ -66,8 +61,7 @@ def _scattered(
         return False
     if isinstance(below, LogUniform):
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axes.minorticks_off()
+        logarithmic(axes.xaxis)
     _frame(axes, values, branch.objectives[0].direction)
     level_names(axes, branch.objectives[0].key, name)
     return True
@@ -137,67 +131,3 @@ def _curves(branches: Sequence[Branch]) -> Iterator[Panel]:
         return True
 
     yield Panel("curves", "What was pruned", "A cross: the trial was ended there. The best one stands out.", draw)
-
-
-def by_optuna(branch: Branch) -> list[Plot]:
-    """Optuna's own plots of the study: slices, and parallel coordinates of the trials."""
-    if len(branch.ranked) < 2:
-        return []
-    found: list[Plot] = []
-    target = {"target": lambda trial: trial.values[0], "target_name": branch.objectives[0].key}
-    for name, title, told in (
-        ("slice", "Slices", "The value over each parameter, later trials stronger: optuna.visualization.plot_slice."),
-        (
-            "parallel_coordinate",
-            "Parallel coordinates",
-            "A line a trial, the better the stronger: optuna.visualization.plot_parallel_coordinate.",
-        ),
-    ):
-        found.append(Plot(name, title, told, _of_optuna(branch, name, target)))
-    return found
-
-
-def _of_optuna(branch: Branch, name: str, target: dict[str, Any]) -> str:
-    import matplotlib
-    from optuna.visualization import matplotlib as plots
-
-    with unwarned(), warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        warnings.simplefilter("ignore")
-        matplotlib.use("svg")
-        from matplotlib import pyplot
-
-        drawn_axes = getattr(plots, f"plot_{name}")(branch.study.optuna, **target)
-        axes = drawn_axes if not hasattr(drawn_axes, "flat") else drawn_axes.flat[0]
-        figure = axes.figure
-        _follow_the_page(figure)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
-        pyplot.close(figure)
-    return _inlined(file.getvalue(), name)
-
-
-def _follow_the_page(figure: Any) -> None:
-    """The page has the title, and its ground may be dark: no ground of its own, and colours that stand on both."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    fading = LinearSegmentedColormap.from_list("fading", [FAINT, stroke(2).light])
-    figure.patch.set_facecolor("none")
-    figure.suptitle("")
-    for axes in figure.axes:
-        axes.set(facecolor="none", title="")
-        axes.tick_params(which="both", colors=MUTED)
-        for artist in (axes.xaxis.label, axes.yaxis.label, *axes.texts, *axes.spines.values()):
-            artist.set_color(MUTED)
-        for line in (*axes.get_xgridlines(), *axes.get_ygridlines()):
-            line.set_color(GRID)
-        for drawn_in in axes.collections:
-            if drawn_in.get_array() is not None:
-                drawn_in.set_cmap(fading.reversed() if drawn_in.get_cmap().name.endswith("_r") else fading)
-
-
-def _inlined(svg: str, title: str) -> str:
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    opening = rf'<svg viewBox="\1" role="img" aria-label="{title}">'
-    return themed(re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening, svg, count=1))

@@ -14,7 +14,7 @@ from labkit.cli.application import app
 from labkit.study.editions import Asked
 from labkit.study.executors import Answer, Slot
 from labkit.study.runner import Options
-from labkit.sweep import plots, pool
+from labkit.sweep import plots, pool, views
 from labkit.sweep import runner as runner_module
 from labkit.sweep.loading import load_sweep, on_edition
 from labkit.sweep.runner import SweepRunner
@@ -107,7 +107,7 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_drawings(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's drawings, which take most of them."""
     monkeypatch.setattr(plots, "panels", lambda *_: [])
-    monkeypatch.setattr(plots, "by_optuna", lambda _: [])
+    monkeypatch.setattr(views, "by_optuna", lambda _: [])
 
 
 @pytest.fixture
