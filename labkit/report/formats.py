@@ -55,6 +55,12 @@ def count(x: float) -> str:
 _UNITS = ((1e6, "M"), (1e9, "B"), (1e12, "T"))
 
 
+def engineering(x: float) -> str:
+    """A round number beside an axis: 812, 45k, 5.8M, 1.5B."""
+    unit, letter = next((u, c) for u, c in ((1e9, "B"), (1e6, "M"), (1e3, "k"), (1, "")) if abs(x) >= u or u == 1)
+    return f"{x / unit:g}{letter}"
+
+
 def rate(x: float) -> str:
     """Tokens a second to three figures: 812, 45.2k, 1.23M."""
     if not math.isfinite(x):

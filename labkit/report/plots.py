@@ -9,7 +9,7 @@ from labkit.report import curves
 from labkit.report.arms import Arm
 from labkit.report.curves import Curve
 from labkit.report.drawing import Drawing, Panel, drawn, level_names
-from labkit.report.formats import listed
+from labkit.report.formats import engineering, listed
 from labkit.report.theme import INK, stroke
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _broken(axes: "Axes", line: dict[float, float], color: str) -> None:
 
 def _over_tokens(axes: "Axes") -> bool:
     level_names(axes, NATS, "tokens")
-    axes.xaxis.set_major_formatter(lambda x, _: _engineering(x))
+    axes.xaxis.set_major_formatter(lambda x, _: engineering(x))
     return True
 
 
@@ -176,8 +176,3 @@ def _over_positions(axes: "Axes", what: str) -> bool:
     axes.minorticks_off()
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     return True
-
-
-def _engineering(x: float) -> str:
-    unit, letter = next((u, c) for u, c in ((1e9, "B"), (1e6, "M"), (1e3, "k"), (1, "")) if abs(x) >= u or u == 1)
-    return f"{x / unit:g}{letter}"

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from optuna.trial import FrozenTrial
 
 from labkit.report.drawing import Panel, Plot, drawn, level_names
-from labkit.report.theme import GRID, INK, MUTED, stroke
+from labkit.report.formats import engineering
+from labkit.report.theme import MUTED, stroke
 from labkit.search.ranges import LogUniform, Range
 from labkit.search.study import state_of
 from labkit.sweep.branch import Branch
 from labkit.sweep.front import front
+from labkit.sweep.numbered import numbered
 from labkit.sweep.ticks import logarithmic
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 ROOM = 0.75
 """The part of the trials, the best ones, whose values the vertical axis holds."""
+
+
+SEEN = 0.9
+"""The part of the pruned trials, the best ones, whose ends the frame holds."""
 
 
 def panels(branches: Sequence[Branch], groups: Sequence[tuple[str, Sequence[FrozenTrial]]]) -> list[Plot]:
@@ -81,10 +87,10 @@ def _envelope(points: Sequence[tuple[float, float]], direction: str) -> list[tup
     return sorted(kept)
 
 
-def _frame(axes: "Axes", values: Sequence[float], direction: str) -> None:
-    """Limits that hold the better values."""
+def _frame(axes: "Axes", values: Sequence[float], direction: str, all_of: Sequence[float] = ()) -> None:
+    """Limits that hold the better values, and all of some."""
     ordered = sorted(values, reverse=direction == "maximize")
-    kept = ordered[: max(3, round(ROOM * len(ordered)))]
+    kept = [*ordered[: max(3, round(ROOM * len(ordered)))], *all_of]
     low, high = min(kept), max(kept)
     room = 0.08 * (high - low) or 0.01
     axes.set_ylim(low - room, high + room)
@@ -101,13 +107,16 @@ def _front(branch: Branch) -> Iterator[Panel]:
         axes.plot([t.values[1] for t in done], [t.values[0] for t in done], "o", color=MUTED, markersize=3, zorder=2)
         line = sorted((trial.values[1], trial.values[0]) for trial in best)
         axes.plot(*zip(*line, strict=True), "o-", color=stroke(1).light, markersize=4, linewidth=1.4, zorder=3)
-        for trial in best:
-            place = (trial.values[1], trial.values[0])
-            axes.annotate(str(trial.number), place, xytext=(4, 4), textcoords="offset points", color=INK)
+        _frame(axes, [t.values[0] for t in done], branch.objectives[0].direction, [trial.values[0] for trial in best])
+        for axis in (axes.xaxis, axes.yaxis):
+            if max(axis.get_view_interval()) >= 1000:
+                axis.set_major_formatter(lambda x, _: engineering(x))
+        numbered(axes, {str(trial.number): (trial.values[1], trial.values[0]) for trial in best})
         level_names(axes, branch.objectives[0].key, branch.objectives[1].key)
         return True
 
     told = "Every finished trial; those that no other beats in both are joined, with their numbers."
+    told += " Worse ones run out of the frame."
     yield Panel("front", "The Pareto front", told, draw)
 
 
@@ -117,17 +126,30 @@ def _curves(branches: Sequence[Branch]) -> Iterator[Panel]:
         return
 
     def draw(axes: "Axes", _: Any) -> bool:
-        best = {trial.number for branch in branches for trial in branch.ranked[:1]}
+        best = [trial for branch in branches for trial in branch.ranked[:1]]
+        pruned = [trial for trial in trials if state_of(trial) == "pruned"]
         for trial in trials:
-            points = sorted(trial.intermediate_values.items())
-            pruned = state_of(trial) == "pruned"
-            color = stroke(1).light if trial.number in best else MUTED if not pruned else GRID
-            axes.plot(*zip(*points, strict=True), color=color, linewidth=1.2, zorder=3 if not pruned else 2)
-            if pruned:
-                axes.plot(*points[-1], "x", color=MUTED, markersize=4, zorder=3)
-        _frame(axes, [value for trial in trials for value in trial.intermediate_values.values()], "minimize")
+            _curve(axes, trial, trial in pruned, trial in best)
+        ends = sorted(_end(trial)[1] for trial in pruned)
+        _frame(axes, [_end(trial)[1] for trial in trials], "minimize", ends[: round(SEEN * len(ends))])
         axes.locator_params(axis="x", integer=True)
         level_names(axes, branches[0].objectives[0].key, "evaluation point")
         return True
 
-    yield Panel("curves", "What was pruned", "A cross: the trial was ended there. The best one stands out.", draw)
+    told = "A cross: by its value there the trial was pruned. The thick line is the best one's."
+    yield Panel("curves", "What was pruned", told, draw)
+
+
+def _curve(axes: "Axes", trial: FrozenTrial, pruned: bool, best: bool) -> None:
+    x, y = zip(*sorted(trial.intermediate_values.items()), strict=True)
+    if best:
+        axes.plot(x, y, color=stroke(1).light, linewidth=2.0, zorder=5)
+    else:
+        axes.plot(x, y, color=MUTED, linewidth=1.0, alpha=0.3, zorder=2)
+    if pruned:
+        axes.plot(*_end(trial), "x", color=stroke(2).light, markersize=4, markeredgewidth=1.1, zorder=4)
+
+
+def _end(trial: FrozenTrial) -> tuple[int, float]:
+    """The last evaluation point of a trial, and its value there."""
+    return max(trial.intermediate_values.items())

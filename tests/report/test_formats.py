@@ -33,6 +33,8 @@ from labkit.report import formats
         (formats.rate(45_213), "45.2k"),
         (formats.rate(13_000), "13.0k"),
         (formats.rate(1.234e6), "1.23M"),
+        (formats.engineering(0.00125), "0.00125"),
+        (formats.engineering(5_800_000.0), "5.8M"),
         (formats.scientific(1.24e15), "1.24e+15"),
         (formats.percent(1.331), "+33.1 %"),
         (formats.percent(0.98), "-2.0 %"),
