@@ -44,8 +44,8 @@ from labkit.train.run import MOST_SIDE_BY_SIDE, RunSpec, Runtime
 from labkit.train.together import Member, Together
 from labkit.train.turns import Turns, each_in
 
-STOP_SECONDS = 1.0
-"""How often a run looks for its `stop` file."""
+STOP_SECONDS = 0.1
+"""How often a run looks for its `stop` file: a short one is over in a second."""
 
 Told = dict[str, Any]
 """What is answered of a run: its status, and why it failed."""

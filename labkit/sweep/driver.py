@@ -68,7 +68,7 @@ class Driver:
                     self._begin(Work(baseline, self.folders.jobs(baseline, self.trials.seeds)), live)
                 while True:
                     self._fill(pool, live)
-                    if ended := pool.ended(PAUSE):
+                    if ended := pool.ended(PAUSE, lambda: self._look(live)):
                         self._take(ended, pool, live)
                     self._look(live)
                     live.show(self.under_way)

@@ -2,7 +2,7 @@
 
 import queue
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,9 @@ from typing import Any
 from labkit.study.crew import PUT_BACK
 from labkit.study.executors import Answer, Slot, Worker
 from labkit.tracking.record import Run
+
+HEAR, LOOK = 0.02, 0.05
+"""Seconds between two times that the workers are listened to, and that what they measure is looked at meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +74,21 @@ class Pool:
         post.works[run.path] = work
         post.worker.give(run)
 
-    def ended(self, timeout: float) -> Ended | None:
-        """The next run that is over; None where none is after so many seconds."""
-        until = time.monotonic() + timeout
+    def ended(self, timeout: float, meanwhile: Callable[[], None]) -> Ended | None:
+        """The next run that is over; None where none is after so many seconds, in which `meanwhile` is done often."""
+        looked = time.monotonic()
+        until = looked + timeout
         while True:
             for post in self.posts:
                 self._hear(post)
             if not self.told.empty():
                 return self.told.get()
+            if (now := time.monotonic()) - looked >= LOOK:
+                looked = now
+                meanwhile()
             if (left := until - time.monotonic()) <= 0:
                 return None
-            time.sleep(min(left, 0.02))
+            time.sleep(min(left, HEAR))
 
     def leave(self) -> None:
         """Have the workers checkpoint and leave."""
