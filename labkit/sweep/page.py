@@ -33,10 +33,11 @@ from labkit.sweep.winners import rows
 
 METHOD = """
 The value of a trial is measured on the whole validation split at its end. Importance is PED-ANOVA's: the share of a
-choice in what tells the better trials from all; its interval is the 90 % one over bootstrap draws of the trials. The
-best of many trials is also the luckiest: what it is worth is told by other seeds. A pruned trial was compared with the
-others at the same part of its schedule, never before the stated minimum. A diverged trial has no value, and
-the sampler learns nothing from it."""
+choice in what tells the better of the finished trials from all of them; its interval is the 90 % one over bootstrap
+draws of these. A choice that the sampler settled early, or whose losers were pruned, has a small share, however much
+hangs on it: what each choice comes to at its best tells more. The best of many trials is also the luckiest: what it is
+worth is told by other seeds. A pruned trial was compared with the others at the same part of its schedule, never before
+the stated minimum. A diverged trial has no value, and the sampler learns nothing from it."""
 
 
 def page(story: Story) -> str:
@@ -219,12 +220,21 @@ def _trial(story: Story, branch: Branch, trial: FrozenTrial) -> list[Cell]:
     answered = " (from a run made before)" if run.get("answered_from") else ""
     return [
         words(branch.folder(trial.number)),
-        status(state_of(trial)),
+        _state(branch, trial),
         *map(number, branch.told(values)),
         number(f"{run.get('step', 0):,}" if run else NOTHING),
         number(duration(run.get("seconds", 0.0)) if run else NOTHING),
         words(short(trial.params) + answered, "changes"),
     ]
+
+
+def _state(branch: Branch, trial: FrozenTrial) -> Cell:
+    """What became of a trial; where it was pruned, which may be before the step that it got to."""
+    cell, run = status(state_of(trial)), trial.user_attrs.get("run")
+    if state_of(trial) != "pruned" or not run or not trial.intermediate_values:
+        return cell
+    step = round(max(trial.intermediate_values) * run["steps"] / branch.study.search.points)
+    return Cell(f"{cell.html} at {step:,}")
 
 
 def _facts(story: Story) -> Iterator[str]:

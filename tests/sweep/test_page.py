@@ -28,6 +28,8 @@ def test_the_page_tells_what_matters_and_is_the_same_every_time(write_sweep: Wri
     [lr] = re.findall(r"<td>optimizer.lr</td><td>([\d.]+)(?: to [\d.]+)?</td><td>[\d.]+ to ([\d.]+)</td>", page)
     assert float(lr[1]) < 0.2 < float(lr[0])
     assert "optuna-dashboard" in page
+    states = re.findall(r'<span class="status (\w+)">\1</span>( at \d+)?</td>', page)
+    assert {state: bool(where) for state, where in states} == {"done": False, "pruned": True, "diverged": False}
     assert page.count("<svg") > 4
     note = path.with_name("report.md").read_text()
     assert all(word in note for word in ("**Question** What matters?", "**Answer** Trial", "**What matters** "))
