@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,13 +65,15 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a user's files import and register stays in the test, and so does the data's cache."""
+    """What a user's files import and register stays in the test, and so does what was timed; data is prepared once."""
     registries = [(family, dict(family.variants)) for family in Choice.__subclasses__()]
     before = set(sys.modules)
     kept = {name: sys.modules.pop(name) for name in before if name.partition(".")[0] == "experiments"}
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("LABKIT_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("LABKIT_CACHE", str(cache))
     yield
+    shutil.rmtree(cache / "paces", ignore_errors=True)
     for name in set(sys.modules) - before | kept.keys():
         if name.partition(".")[0] == "experiments":
             sys.modules.pop(name, None)

@@ -72,10 +72,19 @@ def by_optuna(branch: Branch) -> list[Plot]:
 
 def _drawn(branch: Branch, name: str) -> str:
     import matplotlib
+
+    with matplotlib.rc_context({**LOOK, "svg.hashsalt": f"{name} {branch.name}"}):
+        file = io.StringIO()
+        view(branch, name).savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return _inlined(file.getvalue(), name)
+
+
+def view(branch: Branch, name: str) -> "Figure":
+    """Optuna's plot of that name, as it stands on the page."""
+    import matplotlib
     from optuna.visualization import matplotlib as plots
 
-    salt = f"{name} {branch.name}"
-    with unwarned(), warnings.catch_warnings(), matplotlib.rc_context({**LOOK, "svg.hashsalt": salt}):
+    with unwarned(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         matplotlib.use("svg")
         from matplotlib import pyplot
@@ -88,10 +97,8 @@ def _drawn(branch: Branch, name: str) -> str:
         figure.suptitle("")
         (_slices if name == "slice" else _parallels)(figure, branch)
         _follow_the_page(figure)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
-    return _inlined(file.getvalue(), name)
+    return figure
 
 
 def _inlined(svg: str, title: str) -> str:

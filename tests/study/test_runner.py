@@ -183,6 +183,8 @@ class Broken(Norm):
 
 class Fails(nn.Module):
     def forward(self, x):
+        if x.is_meta:  # where it is tried before anything starts
+            return x
         raise ZeroDivisionError("as it was meant to")
 
 experiment = Experiment(

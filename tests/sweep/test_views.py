@@ -2,11 +2,13 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from labkit.sweep.views import BAR, by_optuna
+from labkit.report.drawing import LOOK
+from labkit.sweep.views import BAR, by_optuna, view
 from tests.sweep.conftest import Write, made
 
 pytestmark = pytest.mark.usefixtures("synthetic", "no_page")
@@ -44,7 +46,9 @@ def _shown(figure: Figure) -> Iterator[Text]:
 @pytest.fixture
 def drawn(write_sweep: Write) -> dict[str, Figure]:
     _, searched = made(write_sweep(CODE)).run()
-    return {plot.name: plot.figure for plot in by_optuna(searched.branches[0])}
+    [branch] = searched.branches
+    with rc_context(LOOK):
+        return {plot.name: view(branch, plot.name) for plot in by_optuna(branch)}
 
 
 def test_the_plots_have_short_names_and_choices_and_no_text_upon_another(drawn: dict[str, Figure]) -> None:
