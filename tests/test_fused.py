@@ -141,6 +141,7 @@ def test_every_variant_runs_in_bf16_on_a_gpu_whatever_its_rows_are_a_multiple_of
     spec = WIDER.patched({PLACES[family]: variant, "dropout": 0.0})
     with torch.device("cuda"), kernels.using(which):
         model, tokens = Transformer(spec, 11).train(), torch.randint(11, (2, 65))
+        model.initialize(0)
         weights = Weights(model, "bf16")
         with weights.replaced():
             losses = model.losses(tokens[:, :-1], tokens[:, 1:])

@@ -46,8 +46,8 @@ def _line(setup: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
 
 def _count(number: float, thousand: int = 1000) -> str:
     """To three digits: 600k, 3.59M."""
-    for unit in ("", "k", "M", "G"):
-        if number < 999.5 or unit == "G":
+    for unit in ("", "k", "M", "B"):
+        if number < 999.5 or unit == "B":
             return f"{number:.3g}{unit}"
         number /= thousand
     raise AssertionError

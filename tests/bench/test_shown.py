@@ -38,7 +38,7 @@ def test_a_model_without_a_peer_has_no_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(999.4, "999"), (8192, "8.19k"), (84_213, "84.2k"), (4.347e6, "4.35M"), (1.04e9, "1.04G")]
+    ("number", "text"), [(999.4, "999"), (8192, "8.19k"), (84_213, "84.2k"), (4.347e6, "4.35M"), (1.04e9, "1.04B")]
 )
 def test_counts_have_three_digits(number: float, text: str) -> None:
     assert _count(number) == text
