@@ -18,7 +18,8 @@ from labkit.tracking.record import Run
 LOSS, BITS = "val/loss", "val/bpb"
 SPEED = "perf/tokens_per_s"
 _KEPT = (
-    *("fingerprint", "status", "step", "final", "started", "ended", "seconds", "epochs", "diverged_at", "error"),
+    *("fingerprint", "status", "step", "final", "started", "ended", "seconds", "epochs", "error"),
+    *("diverged_at", "diverged_by"),
     *("device", "mode", "kernels", "precision"),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from labkit.report.arms import Arm, Outcome
 from labkit.report.formats import listed, plural, rate, seeds
+from labkit.tracking.record import divergence
 
 TOLERANCE = 0.01
 """Arms whose size or budget is within this of the baseline's count as equal."""
@@ -66,7 +67,7 @@ def _diverged(arm: Arm) -> Iterator[Note]:
     if not arm.diverged:
         return
     ended = len(arm.done) + len(arm.diverged)
-    where = listed(f"seed {run.seed} at step {run.record.get('diverged_at')}" for run in arm.diverged)
+    where = listed(f"seed {run.seed} {divergence(run.record)}" for run in arm.diverged)
     rest = f"{len(arm.done)} of {ended} survived; mean of survivors" if arm.done else f"none of {ended} survived"
     yield Note("diverged", f"{arm.name}: {rest} (diverged: {where}).")
 

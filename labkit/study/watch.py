@@ -10,6 +10,7 @@ from labkit.report import formats
 from labkit.study.executors import Answer
 from labkit.study.plan import Job
 from labkit.tracking.console import Console, Gauges
+from labkit.tracking.record import divergence
 
 STYLES = {"done": "green", "diverged": "yellow", "failed": "bold red", "paused": "yellow"}
 UNKNOWN = "-:--"
@@ -161,7 +162,7 @@ def _outcome(job: Job, answer: Answer) -> str:
     if answer.status == "failed":
         return f"failed: {answer.error or record.get('error') or 'no reason given'}  (see {job.run.console_log})"
     if answer.status == "diverged":
-        return f"diverged at step {record.get('diverged_at')}"
+        return f"diverged {divergence(record)}"
     if answer.status != "done":
         return f"{answer.status} at step {record.get('step', 0)} of {job.counted.steps}"
     final = record.get("final", {})

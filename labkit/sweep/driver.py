@@ -20,6 +20,7 @@ from labkit.sweep.pool import Ended, Pool
 from labkit.sweep.trials import Trials
 from labkit.sweep.work import ATTEMPTS, Work
 from labkit.tracking.console import Console
+from labkit.tracking.record import divergence
 
 FAILURES = 3
 """So many trials failing one after the other end the sweep: the fourth would too."""
@@ -192,7 +193,7 @@ class Driver:
         if work.pruned_at or self._judge(work):
             self._tell(work, "pruned", live)
         elif answer.status == "diverged":
-            self._tell(work, "diverged", live, f"at step {work.job.run.record().get('diverged_at')}")
+            self._tell(work, "diverged", live, divergence(work.job.run.record()))
         elif answer.status != "done" and any(words in f"{answer.error} {answer.said}" for words in FULL):
             self._wait(work, answer, live)
         elif answer.status != "done":

@@ -10,6 +10,7 @@ from labkit.study.watch import clock
 from labkit.sweep.branch import Branch, short
 from labkit.sweep.work import Work
 from labkit.tracking.console import Console, Gauges
+from labkit.tracking.record import divergence
 
 STYLES = {"done": "", "pruned": "", "diverged": "yellow", "failed": "bold red"}
 EVERY = 1.0
@@ -63,7 +64,7 @@ class Live:
             )
             return f"done  {values}{answered}"
         if state == "diverged":
-            return f"diverged at step {record.get('diverged_at')}{answered}"
+            return f"diverged {divergence(record)}{answered}"
         if state == "pruned":
             went_on = f", when it had got to {record['step']}" if record.get("step", 0) > work.pruned_at else ""
             return f"pruned at step {work.pruned_at} of {work.counted.steps}{went_on}"

@@ -338,3 +338,9 @@ def _is_figure(value: Any) -> bool:
 
 def _last_byte(descriptor: int, size: int) -> bytes:
     return os.pread(descriptor, 1, size - 1)
+
+
+def divergence(record: Mapping[str, Any]) -> str:
+    """``at step 51 (a loss or a gradient is not finite)``"""
+    why = f" ({record['diverged_by']})" if record.get("diverged_by") else ""
+    return f"at step {record.get('diverged_at')}{why}"

@@ -62,6 +62,7 @@ class Record(Part):
     seconds: float | None = None
     epochs: float | None = None
     diverged_at: int | None = None
+    diverged_by: str = ""
     error: str | None = None
     final: dict[str, float | None] = {}
     tags: dict[str, str] = {}

@@ -56,6 +56,7 @@ def at_the_start(
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "diverged_at": None,
+        "diverged_by": "",
         "error": None,
     }
 

@@ -64,9 +64,9 @@ def training(
 class Diverged(Exception):
     """Training has left what can be called training, at a step."""
 
-    def __init__(self, step: int) -> None:
-        super().__init__(step)
-        self.step = step
+    def __init__(self, step: int, why: str) -> None:
+        super().__init__(step, why)
+        self.step, self.why = step, why
 
 
 class Session:
@@ -122,7 +122,7 @@ class Session:
             yield from self.turn()
             return self.end() if (yield from self.advance(should_stop)) else self.stop()
         except Diverged as diverged:
-            return self.diverge(diverged.step)
+            return self.diverge(diverged.step, diverged.why)
 
     def begin(self) -> None:
         """Get the steps ready, go back to the last checkpoint, if there is one, and say on record what runs where."""
@@ -189,7 +189,7 @@ class Session:
         """Take the readings that have arrived to the curves, up to the step that diverged."""
         for reading in self.step.readings(lag):
             if self.watch.sees_divergence(reading):
-                raise Diverged(reading.step)
+                raise Diverged(reading.step, self.watch.why)
             self.clock.tick(reading.seconds)
             self.curves.take(reading, self.surroundings)
 
@@ -241,10 +241,10 @@ class Session:
         self.save()
         return self.leave("paused")
 
-    def diverge(self, step: int) -> str:
+    def diverge(self, step: int, why: str) -> str:
         self.done = step
         final = {"train/loss": self.watch.mean} if self.watch.recent else {}
-        status = self.leave("diverged", final=final | self.pace(), diverged_at=step)
+        status = self.leave("diverged", final=final | self.pace(), diverged_at=step, diverged_by=why)
         self.checkpoints.clear()
         return status
 

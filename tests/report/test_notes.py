@@ -10,8 +10,9 @@ def test_nothing_in_doubt_is_nothing_to_note(pair) -> None:
 
 
 def test_survivors_are_counted(pair) -> None:
-    pair.at("1e5", 1).update(status="diverged", diverged_at=37)
-    assert ("diverged", "1e5: 2 of 3 survived; mean of survivors (diverged: seed 1 at step 37).") in noted(pair)
+    pair.at("1e5", 1).update(status="diverged", diverged_at=37, diverged_by="not finite")
+    told = "1e5: 2 of 3 survived; mean of survivors (diverged: seed 1 at step 37 (not finite))."
+    assert ("diverged", told) in noted(pair)
 
 
 def test_an_arm_without_survivors_has_no_mean(pair) -> None:

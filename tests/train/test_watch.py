@@ -21,7 +21,20 @@ def test_a_falling_or_level_loss_is_no_divergence() -> None:
 
 def test_a_mean_of_fifty_steps_above_the_start_is_one() -> None:
     assert first_divergence(Watch(warmup=0), [5.0] + [5.505] * 100) == 51
-    assert first_divergence(Watch(warmup=0), [5.0] * 100 + [30.0] * 10) == 102
+    assert first_divergence(Watch(warmup=0), [5.0] * 100 + [30.0] * 40) == 125  # the 25th: half of the fifty
+
+
+def test_a_spike_from_which_training_recovers_is_none() -> None:
+    assert first_divergence(Watch(warmup=0), [5.0] * 9 + [53.0] * 5 + [3.0] * 100) is None
+    assert first_divergence(Watch(warmup=0), [5.0] * 100 + [300.0] * 20 + [4.0] * 100) is None
+
+
+def test_it_says_why() -> None:
+    watch = Watch(warmup=0)
+    first_divergence(watch, [5.0] + [9.0] * 49)
+    assert watch.why == "50 losses of mean 8.92 stay above the initial 5.00 + 0.5"
+    assert watch.sees_divergence(reading(51, math.nan, frozen=True))
+    assert watch.why == "a loss or a gradient is not finite"
 
 
 def test_a_warmup_is_left_alone() -> None:
