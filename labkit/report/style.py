@@ -34,7 +34,7 @@ td {{ border-top: 1px solid var(--grid); }}
 th {{ color: var(--muted); font-size: 12.5px; font-weight: 550; }}
 .right {{ text-align: right; }}
 td.wide {{ min-width: 10em; max-width: 24em; padding-left: 33px; text-indent: -26px; white-space: normal;
-  overflow-wrap: break-word; }}
+  overflow-wrap: anywhere; }}
 td.verdict {{ min-width: 11em; max-width: 16em; white-space: normal; text-wrap: balance; }}
 td.tally {{ min-width: 5.5em; white-space: normal; }}
 td.changes {{ min-width: 17em; white-space: normal; overflow-wrap: anywhere; }}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import labkit
 from labkit.search.tune import Tune, check_tuned
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
-from labkit.study.names import at, brief, is_safe, named, safe
+from labkit.study.names import at, brief, is_safe, named, renamed, safe
 from labkit.study.sizes import by_rule, place_of, sizes_of
 from labkit.train.run import RunSpec
 
@@ -357,7 +357,7 @@ def _check_name(name: Any) -> None:
         reason = (
             "the baseline's own" if name == "baseline" else "labkit's own" if own else "not safe as a folder's name"
         )
-        example = brief(safe(f"my-{name}"[:40]))
+        example = brief(renamed(str(name)))
         raise Mistake(f"variant {brief(name)}: this name is {reason}; write something like {example}")
 
 

@@ -29,7 +29,7 @@ def exact(value: Any) -> str:
         short = f"{value:.15g}" if value.is_integer() and abs(value) < 1e7 else f"{value:g}"
         return (short if float(short) == value else repr(value)).replace("e+", "e")
     if isinstance(value, tuple):
-        return ",".join(exact(item) for item in value)
+        return ",".join(exact(item) for item in value) or "none"
     if isinstance(value, dict):
         return str(value)  # folders on disk are named so
     return shown(value)
@@ -53,6 +53,12 @@ def brief(value: Any) -> str:
 
 def is_safe(name: str) -> bool:
     return name == safe(name)
+
+
+def renamed(name: str) -> str:
+    """A safe name that is as near: ``all window`` is ``all-window``."""
+    plain = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", name[:40]).strip("-.")
+    return plain if plain and plain not in (name, "baseline") else safe(f"my-{name}"[:40])
 
 
 def tails(paths: Iterable[str]) -> dict[str, str]:
