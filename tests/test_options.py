@@ -19,8 +19,7 @@ from labkit.optim.schedule import Schedule
 from labkit.optim.weights import Weight
 from labkit.search.pruners import Pruner
 from labkit.spec import Choice, ValidationError, explain
-from labkit.train.run import RunSpec
-from tests.specs import SMALL, TINY
+from tests.specs import SMALL
 from tests.test_conformance import FAMILIES, PLACES
 
 BASE = SMALL.patched({"n_layers": 1, "context": 8, "attention": {"kind": "mha", "n_heads": 4}})
@@ -216,13 +215,6 @@ def test_an_option_that_changes_nothing_is_refused_by_name(changes: dict[str, An
         SMALL.patched(changes)
     assert explain(refused.value, ModelSpec).startswith(told)
     assert "leave" in explain(refused.value, ModelSpec)
-
-
-def test_a_window_wider_than_any_sequence_is_refused() -> None:
-    with pytest.raises(ValidationError) as refused:
-        RunSpec.model_validate(TINY).patched({"model.attention.window": 64, "evaluation.beyond": (2, 4)})
-    told = "model.attention.window: 64 changes nothing where no sequence is longer than 64; leave it out"
-    assert explain(refused.value, RunSpec) == told
 
 
 def test_a_change_takes_along_what_it_leaves_idle() -> None:

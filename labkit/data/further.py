@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,7 +62,7 @@ def prepare_further(sets: Sequence[Further], store: Store, base: Path, progress:
 
 
 def _prepared(one: Further, store: Store, base: Path, progress: Progress) -> Path:
-    try:
+    with named(one):
         source = one.corpus.resolve(base, progress)
         parts = [VERSION, SPLITTING, "whole", one.corpus.fingerprint, source.contents, store.path.name]
         path = cache_root() / "stores" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
@@ -70,9 +71,16 @@ def _prepared(one: Further, store: Store, base: Path, progress: Progress) -> Pat
                 if not path.exists():
                     with appearing(path) as fresh:
                         _make(fresh, one.corpus, source, store, progress)
+        return path
+
+
+@contextmanager
+def named(one: Further) -> Generator[None]:
+    """A Mistake inside names the set."""
+    try:
+        yield
     except Mistake as mistake:
         raise Mistake(f"evaluation.also, {one.name}: {mistake}") from mistake
-    return path
 
 
 def _make(folder: Path, corpus: Corpus, source: Source, store: Store, progress: Progress) -> None:

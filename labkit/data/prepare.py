@@ -12,7 +12,7 @@ from labkit.data.cache import appearing, cache_root, locked, writable
 from labkit.data.corpus import Corpus, Source
 from labkit.data.documents import SPLITTING
 from labkit.data.encoding import Encoder
-from labkit.data.further import Further, prepare_further
+from labkit.data.further import Further, named, prepare_further
 from labkit.data.gather import gather
 from labkit.data.shards import dtype_for
 from labkit.data.stdlib import Stdlib
@@ -60,8 +60,10 @@ def prepare(
 @writable()
 def look(data: DataSpec, base: Path, also: Sequence[Further] = ()) -> None:
     """Raise Mistake where a corpus cannot be there; no text is read or downloaded."""
-    for corpus in (data.corpus, *(further.corpus for further in also)):
-        corpus.look(base)
+    data.corpus.look(base)
+    for one in also:
+        with named(one):
+            one.corpus.look(base)
 
 
 def _address(data: DataSpec, tokenizer: Tokenizer, source: Source, base: Path) -> str:

@@ -106,7 +106,7 @@ def _unkept(runs: Sequence[Outcome]) -> str:
     some = [*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])]
     have = "has" if len(runs) == 1 else "have"
     who = f"{plural(len(runs), 'run')} of {listed(some)}"
-    return f"{who} {have} no losses by document on record; train again with --fresh"
+    return f"{who} {have} no losses by document to read; remove their folders, and run it again"
 
 
 def _alike(scores: Sequence[DocumentScores], field: str) -> bool:

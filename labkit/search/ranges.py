@@ -59,8 +59,8 @@ class Range(Protocol):
 
 
 @dataclass(frozen=True)
-class Uniform:
-    """Every number from `low` to `high` alike."""
+class _Between:
+    """The numbers from `low` to `high`."""
 
     low: float
     high: float
@@ -72,6 +72,11 @@ class Uniform:
     @property
     def values(self) -> Sequence[Value]:
         return (self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Uniform(_Between):
+    """Every number from `low` to `high` alike."""
 
     def suggest(self, trial: "Trial", name: str) -> Value:
         return trial.suggest_float(name, self.low, self.high)
@@ -93,19 +98,8 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class LogUniform:
+class LogUniform(_Between):
     """Every factor from `low` to `high` alike."""
-
-    low: float
-    high: float
-
-    @property
-    def count(self) -> int | None:
-        return None
-
-    @property
-    def values(self) -> Sequence[Value]:
-        return (self.low, self.high)
 
     def suggest(self, trial: "Trial", name: str) -> Value:
         return trial.suggest_float(name, self.low, self.high, log=True)

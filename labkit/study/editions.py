@@ -44,14 +44,14 @@ def _edition_name(words: list[str]) -> str:
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """``path=value`` taken apart: the value is JSON, or else a plain string."""
+    """``path=value`` taken apart: the value is JSON, or as Python writes it, or else a plain string."""
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
         raise Mistake(f"--set {text}: write path=value, such as model.position.theta=5e5")
     try:
         return path.strip(), json.loads(value)
     except ValueError:
-        return path.strip(), value
+        return path.strip(), {"None": None, "True": True, "False": False}.get(value.strip(), value)
 
 
 def _set(spec: RunSpec, asked: Asked) -> RunSpec:

@@ -13,6 +13,7 @@ from labkit.report.looks import LEVEL, levels
 from labkit.report.power import resolvable, tied
 from labkit.report.precedent import Conditions, Precedent, precedent
 from labkit.study.counting import Counted
+from labkit.study.own import own_source
 from labkit.study.pace import Pace, measured, recorded, shape
 from labkit.study.plan import Job, need_of
 from labkit.study.remembered import keep, recall
@@ -166,10 +167,11 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
     `again` measures every shape. Without `measure` nothing is run or written, and data only looked for. Raises Mistake.
     """
     states = {job: "running" if job.run.owned else need_of(job, "", runner.sources) for job in runner.jobs}
-    shapes = {job.counted.arm.name: shape(job.counted.arm.spec.as_json()) for job in runner.jobs}
+    shapes = {job.counted.arm.name: _shape(job) for job in runner.jobs}
+    own = {_shape(job): own_source(job.counted.arm.spec.model) for job in runner.jobs}
     known: dict[str, Pace] = {}
     if not again:
-        known = recall(runner.slots, list(shapes.values()))
+        known = recall(runner.slots, own)
         known |= recorded(runner.options.runs, runner.slots[0], list(shapes.values()))
     stores: dict[str, Store] = {}
     if not measure:
@@ -183,12 +185,17 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
             with runner.console.busy("timing a few steps of each shape"):
                 paces = measured(runner.slots, [(job, runner.store(job)) for job in unknown], runner.planner)
             fresh = {shapes[job.counted.arm.name]: pace for job, pace in zip(unknown, paces, strict=True)}
-            keep(runner.slots, fresh)
+            keep(runner.slots, fresh, own)
             known |= fresh
     starts = [pace.start for pace in known.values() if pace.start]
     start = max(starts) if starts else min(STARTING, time.process_time())
     paces = {name: known[key] for name, key in shapes.items() if key in known}
     return Forecast(runner, states, paces, stores, _noise(runner), start)
+
+
+def _shape(job: Job) -> str:
+    costs = job.counted.costs
+    return shape(job.counted.arm.spec.as_json(), costs.params, costs.flops_per_token)
 
 
 def _noise(runner: Runner) -> Precedent:

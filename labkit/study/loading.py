@@ -123,7 +123,8 @@ def named_baseline(name: str, root: Path) -> RunSpec:
     module_name, _, attribute = name.rpartition(":")
     module_name = module_name or "experiments.baselines"
     place = f"--baseline {name}"
-    if not all(word.isidentifier() for word in (*module_name.split("."), attribute)) or module_name.endswith(".py"):
+    named = all(word.isidentifier() for word in module_name.split(".")) and attribute.replace("_", "").isalnum()
+    if not named or module_name.endswith(".py"):
         raise Mistake(f"{place}: write NAME, of experiments/baselines.py, or module:NAME, such as {BASELINE}")
     with faults_of(root / Path(*module_name.split(".")).with_suffix(".py"), place):
         module = importlib.import_module(module_name)

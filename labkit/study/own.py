@@ -1,9 +1,12 @@
 """A user's own components, tried before anything long starts: what each builds, and what that makes of a few tokens.
 
-On `meta` a module computes shapes and nothing else, so this takes milliseconds at any size.
+On `meta` a module computes shapes and nothing else, so this takes milliseconds at any size. What fails there is tried
+on the CPU before it is refused, and what asks for another device is not.
 """
 
-from collections.abc import Iterator
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,9 @@ from labkit.model import ModelSpec
 from labkit.spec import Choice, Mistake, Spec
 from labkit.study.loading import said, short
 
-ROWS, LENGTH = 2, 8
+ROWS = 2
+DEVICES = ("meta", "cuda", "gpu", "triton", "device")
+"""An error that speaks of these says nothing of the shapes."""
 
 Shape = tuple[int, ...]
 
@@ -37,6 +42,13 @@ def _parts(spec: Spec) -> Iterator[Choice]:
             yield from _parts(value)
 
 
+def own_source(model: ModelSpec) -> str:
+    """A digest of the files that the user's components of a model come from; empty where there are none."""
+    files = {inspect.getsourcefile(type(part)) for part in own_parts(model)} - {None}
+    texts = [Path(file).read_bytes() for file in sorted(map(str, files))]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16] if texts else ""
+
+
 def check_own(model: ModelSpec, vocab: int) -> None:
     """Raise Mistake where a user's component builds no module, or one that gives something of another shape."""
     for part in own_parts(model):
@@ -45,7 +57,7 @@ def check_own(model: ModelSpec, vocab: int) -> None:
 
 def _check(part: Any, model: ModelSpec, vocab: int) -> None:
     width, place = model.d_model, Place(0, model.n_layers, model.context)
-    length = min(LENGTH, model.context)
+    length = model.context
     stream: Shape = (ROWS, length, width)
     built: Any = ()
     shapes: tuple[Shape, ...] = (stream,)
@@ -59,27 +71,37 @@ def _check(part: Any, model: ModelSpec, vocab: int) -> None:
     if built:
         with torch.device("meta"):
             module = part.build(*built)
-            if not isinstance(module, nn.Module):
-                raise Mistake(
-                    f"{defined(part)}: {type(part).__name__}.build gives {module!r}; let it return an nn.Module"
-                )
-            _check_forward(module, shapes, wanted)
+        if not isinstance(module, nn.Module):
+            raise Mistake(f"{defined(part)}: {type(part).__name__}.build gives {module!r}; let it return an nn.Module")
+        if type(module).forward is nn.Module.forward:
+            name = type(module).__name__
+            raise Mistake(f"{defined(part)}: {type(part).__name__}.build gives a {name}, which has no forward")
+        _check_forward(module, lambda: part.build(*built), shapes, wanted)
 
 
-def _check_forward(module: nn.Module, shapes: tuple[Shape, ...], wanted: Shape) -> None:
-    """Raise Mistake for another shape; where `meta` cannot tell, since the values decide, nothing is said."""
+def _check_forward(module: nn.Module, build: Callable[[], nn.Module], shapes: tuple[Shape, ...], wanted: Shape) -> None:
+    """Raise Mistake for another shape; where neither `meta` nor the CPU can tell, nothing is said."""
     place = f"{_line_of(module.forward)}: {type(module).__name__}.forward"
     should = f"; it is given {' and '.join(map(str, shapes))}, and is to return a tensor of {wanted}"
     try:
-        found = module(*(torch.empty(shape) for shape in shapes))
-    except Exception as error:
-        if isinstance(error, NotImplementedError) or "meta" in str(error).lower():
-            return
-        raise Mistake(f"{place} raises {said(error).rstrip('.')}{should}") from error
+        found = _tried(module, shapes, "meta")
+    except Exception:
+        try:
+            with torch.random.fork_rng(devices=[]):
+                found = _tried(build(), shapes, "cpu")
+        except Exception as error:
+            if isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in DEVICES):
+                return
+            raise Mistake(f"{place} raises {said(error).rstrip('.')}{should}") from error
     if not isinstance(found, Tensor):
         raise Mistake(f"{place} returns a {type(found).__name__}{should}")
     if tuple(found.shape) != wanted:
         raise Mistake(f"{place} returns a tensor of {tuple(found.shape)}{should}")
+
+
+def _tried(module: nn.Module, shapes: tuple[Shape, ...], device: str) -> Any:
+    with torch.device(device), torch.no_grad():
+        return module(*(torch.zeros(shape) for shape in shapes))
 
 
 def defined(part: Any) -> str:

@@ -67,10 +67,13 @@ class Pace:
         return cls(step, look, once, paces[0].source, start)
 
 
-def shape(spec: Mapping[str, Any]) -> str:
-    """What of a run spec, as JSON, decides how long its steps take: no seed, no budget, no number with a fraction."""
+def shape(spec: Mapping[str, Any], params: int, flops_per_token: int) -> str:
+    """What of a run spec, as JSON, decides how long its steps take: no seed, no budget, no number with a fraction.
+
+    A fraction that sets a size, such as the multiplier of d_ff, is in what the model costs.
+    """
     kept = {key: value for key, value in spec.items() if key not in ("seed", "budget", "schedule")}
-    return json.dumps(_without_floats(kept), sort_keys=True)
+    return json.dumps([_without_floats(kept), params, flops_per_token], sort_keys=True)
 
 
 def _without_floats(tree: Any) -> Any:
@@ -84,7 +87,9 @@ def recorded(runs: Path, slot: Slot, shapes: Sequence[str]) -> dict[str, Pace]:
     found: dict[str, list[tuple[float, float, float]]] = {}
     for path in runs.glob("*/*/*/seed*/record.json"):
         run = Run(path.parent)
-        if not run.fault and _is_like(record := run.record(), slot) and (key := shape(run.spec())) in shapes:
+        if run.fault or not _is_like(record := run.record(), slot):
+            continue
+        if (key := shape(run.spec(), record["params"], record["flops_per_token"])) in shapes:
             wall = record["ended"] - record["started"]
             found.setdefault(key, []).append(
                 (record["ended"], record["seconds"] / record["steps"], wall - record["seconds"])

@@ -22,17 +22,20 @@ SECONDS = ("step", "look", "once", "start")
 """The figures of a pace."""
 
 
-def recall(slots: Sequence[Slot], shapes: Sequence[str]) -> dict[str, Pace]:
-    """The shapes whose pace is known, on this machine's devices, with this runtime, versions and number of workers."""
-    found = {key: _read(_file(slots, key)) for key in dict.fromkeys(shapes)}
+def recall(slots: Sequence[Slot], shapes: Mapping[str, str]) -> dict[str, Pace]:
+    """The shapes whose pace is known, on this machine's devices, with this runtime, versions and number of workers.
+
+    Each shape comes with the source of the user's components in it, as `keep` was told.
+    """
+    found = {key: _read(_file(slots, key, source)) for key, source in shapes.items()}
     return {key: pace for key, pace in found.items() if pace}
 
 
-def keep(slots: Sequence[Slot], paces: Mapping[str, Pace]) -> None:
+def keep(slots: Sequence[Slot], paces: Mapping[str, Pace], shapes: Mapping[str, str]) -> None:
     """Remember what was measured, by shape; where the cache cannot be written, nothing is lost but time."""
     for key, pace in paces.items():
         with suppress(OSError):
-            write_json(_file(slots, key), {"version": VERSION, **asdict(replace(pace, at=time.time()))})
+            write_json(_file(slots, key, shapes[key]), {"version": VERSION, **asdict(replace(pace, at=time.time()))})
 
 
 def _read(file: Path) -> Pace | None:
@@ -42,12 +45,14 @@ def _read(file: Path) -> Pace | None:
     if told.get("version") != VERSION or not all(isinstance(x, int | float) and math.isfinite(x) for x in figures):
         return None
     step, look, once, start, at = map(float, figures)  # pyright: ignore[reportArgumentType]
+    if step <= 0 or min(look, once, start) < 0 or not 0 < at < 2 * time.time():
+        return None
     return Pace(step, look, once, "remembered", start, at)
 
 
-def _file(slots: Sequence[Slot], key: str) -> Path:
+def _file(slots: Sequence[Slot], key: str, own: str) -> Path:
     runtime = slots[0].runtime.as_json()
     here = [socket.gethostname(), [[slot.runtime.device, slot.environment] for slot in slots]]
-    what = [key, here, {name: runtime[name] for name in SAME}, versions(), source.own()]
+    what = [key, own, here, {name: runtime[name] for name in SAME}, versions(), source.own()]
     digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     return cache_root() / "paces" / f"{digest}.json"

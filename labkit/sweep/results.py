@@ -12,6 +12,7 @@ from labkit.report import formats
 from labkit.report.arms import finite
 from labkit.search.study import state_of
 from labkit.study.counting import Counted
+from labkit.sweep.analysis import reasons
 from labkit.sweep.branch import Branch, short
 from labkit.sweep.front import front
 from labkit.sweep.runner import Searched, SweepRunner
@@ -82,7 +83,8 @@ def tally(branches: Sequence[Branch]) -> str:
     states = Counter(state_of(trial) for branch in branches for trial in branch.shown)
     invalid = states.pop("invalid", 0)
     told = ", ".join(f"{count} {state}" for state, count in states.items())
-    costs = f"; {formats.plural(invalid, 'combination')} invalid, at no cost" if invalid else ""
+    why = next(iter(reasons(branches)), "")
+    costs = f"; {formats.plural(invalid, 'combination')} invalid, at no cost ({why})" if invalid else ""
     return f"{formats.plural(states.total(), 'trial')}: {told}{costs}"
 
 

@@ -1,7 +1,6 @@
 """The run spec says what is computed, and is hashed; the runtime says how it is executed, and is not."""
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -130,11 +129,6 @@ class RunSpec(Spec):
     """What the model computes in; the weights that the optimizer moves are at least fp32."""
     evaluation: Evaluation = Evaluation()
     seed: Seed = Seed()
-
-    def idle(self) -> Mapping[str, str]:
-        furthest = self.model.context * max((1, *self.evaluation.beyond))
-        window, wide = self.model.attention.window, f"where no sequence is longer than {furthest}; leave it out"
-        return {"model.attention.window": wide} if window is not None and window >= furthest else {}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

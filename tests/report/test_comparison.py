@@ -31,7 +31,7 @@ def test_under_the_table_stands_what_the_verdicts_rest_on_and_how_far_they_reach
     told = dict(compare(pair.edition).footing)
     assert told["text"] == (
         "no interval over documents, so the words rest on the seeds alone: "
-        "9 runs of baseline, 1e5 and 5e5 have no losses by document on record; train again with --fresh"
+        "9 runs of baseline, 1e5 and 5e5 have no losses by document to read; remove their folders, and run it again"
     )
     assert told["power"] == "a difference of 0.0197 is shown with 80 % power"
     assert told["pairing"] == "by seed removed 92 % of the variance"

@@ -96,7 +96,7 @@ def test_a_run_recorded_before_leaves_its_arm_to_the_seeds_and_this_is_said(told
     assert (found.variants[0].second, found.variants[0].verdict.word) == (None, "win")
     assert found.variants[1].second is not None
     assert dict(found.footing)["text"].endswith(
-        "none for some: 1 run of better has no losses by document on record; train again with --fresh"
+        "none for some: 1 run of better has no losses by document to read; remove their folders, and run it again"
     )
 
 

@@ -43,7 +43,7 @@ experiment = Experiment(
 '''
 
 FORWARDS = {
-    "a shape": ("def forward(self, x): return x[:, :-1]", r"returns a tensor of \(2, 7, 16\)"),
+    "a shape": ("def forward(self, x): return x[:, :-1]", r"returns a tensor of \(2, 31, 16\)"),
     "a tuple": ("def forward(self, x): return x, x", "returns a tuple"),
     "nothing": ("def forward(self, x): x / 2", "returns a NoneType"),
     "a signature": ("def forward(self, x, y): return x", r"raises TypeError: .*missing 1 required .*: 'y'"),
@@ -70,7 +70,7 @@ def test_a_forward_that_gives_something_else_is_told_with_what_it_is_given(
     code, told = FORWARDS[forward]
     place = r"variant 'mine': .*mine\.py:26: Module\.forward "
     with pytest.raises(
-        Mistake, match=rf"{place}{told}; it is given \(2, 8, 16\), and is to return a tensor of \(2, 8, 16\)$"
+        Mistake, match=rf"{place}{told}; it is given \(2, 32, 16\), and is to return a tensor of \(2, 32, 16\)$"
     ):
         tried(made(write, code, family, f"'{path}'"))
 
@@ -86,6 +86,9 @@ GOOD = {
     "a choice by values": "def forward(self, x): return x if x.sum().item() > 0 else -x",
     "a tensor made elsewhere": "def forward(self, x): return x * torch.ones(1, device='cpu')[0]",
     "another precision": "def forward(self, x): return (x.double() / 2).to(x.dtype)",
+    "chunks of the context": "def forward(self, x): return x.view(2, x.shape[1] // 16, 16, -1).flatten(1, 2)",
+    "two devices": "def forward(self, x): assert x.is_cpu or x.is_cuda; return x",
+    "a GPU alone": "def forward(self, x): assert x.is_cuda, 'a kernel for CUDA'; return x",
 }
 
 
@@ -98,4 +101,10 @@ def test_a_build_that_gives_no_module_is_told(write: Write) -> None:
     file = made(write, GOOD["another precision"])
     file.write_text(file.read_text().replace("return Module(width)", "return width"))
     with pytest.raises(Mistake, match=r"mine\.py:17: Mine\.build gives 16; let it return an nn\.Module"):
+        tried(file)
+
+
+def test_a_module_without_a_forward_is_told(write: Write) -> None:
+    file = made(write, "def foward(self, x): return x")
+    with pytest.raises(Mistake, match=r"mine\.py:17: Mine\.build gives a Module, which has no forward"):
         tried(file)

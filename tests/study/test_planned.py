@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from labkit.cli import app
+from labkit.model import costs
 from labkit.report.precedent import Precedent
 from labkit.spec import Mistake
 from labkit.study.budget import proposals, seconds_in
@@ -22,7 +23,7 @@ from labkit.study.pace import Pace, shape
 from labkit.study.planned import show_plan
 from labkit.study.runner import Options, Runner
 from labkit.tracking.console import Console
-from labkit.train.run import Runtime
+from labkit.train.run import RunSpec, Runtime
 
 OVERHEAD = 2.0 * (BEFORE + AFTER)
 Ask = Callable[..., Result]
@@ -112,11 +113,17 @@ def test_what_buys_nothing_is_one_message(planned: Callable[..., Forecast]) -> N
         proposals(planned(paces={}), 10)
 
 
+def shape_of(spec: RunSpec) -> str:
+    found = costs(spec.model, 258)
+    return shape(spec.as_json(), found.params, found.flops_per_token)
+
+
 def test_the_shape_of_a_run_leaves_out_what_takes_no_time(planned: Callable[..., Forecast]) -> None:
     base, theta, _ = (arm.arm.spec for arm in planned().runner.arms)
-    assert shape(base.as_json()) == shape(theta.as_json()) == shape(theta.patched({"seed": 3}).as_json())
-    for change in ({"model.d_model": 32}, {"batch_size": 8}, {"model.norm": "layer"}, {"evaluation.points": 3}):
-        assert shape(base.patched(change).as_json()) != shape(base.as_json())
+    assert shape_of(base) == shape_of(theta) == shape_of(theta.patched({"seed": 3}))
+    changes = ({"model.d_model": 32}, {"batch_size": 8}, {"model.norm": "layer"}, {"evaluation.points": 3})
+    for change in (*changes, {"model.feedforward.multiplier": 8.0}):
+        assert shape_of(base.patched(change)) != shape_of(base)
 
 
 def test_a_plan_times_a_few_steps_and_leaves_nothing_behind(project: Path, ask: Ask) -> None:

@@ -93,7 +93,8 @@ sweep = Sweep(base=pico, scientific={"model.d_model": [16, 24], "model.attention
     why = {trial.user_attrs.get("why", "") for trial in branch.known}
     assert "the constraint 'small' does not hold" in why
     assert any("n_heads 3 does not divide d_model 16" in one for one in why)
-    assert tally(searched.branches) == "1 trial: 1 done; 3 combinations invalid, at no cost"
+    told = "1 trial: 1 done; 3 combinations invalid, at no cost (the constraint 'small' does not hold)"
+    assert tally(searched.branches) == told
 
 
 def test_a_constraint_that_raises_excludes_what_it_raises_for(write_sweep: Write) -> None:
