@@ -120,6 +120,8 @@ class Arm:
     """Whether it is the baseline under other initial values."""
     refused: str = ""
     """Why it gets no verdict, whatever its runs say."""
+    tuned: str = ""
+    """The setting that it was found best at, where each arm was tuned by itself."""
     difference: Difference = UNCOMPARED
     """To the baseline, paired by seed."""
     matched: Mapping[str, Any] | None = None

@@ -241,6 +241,7 @@ def _arm(fields: Mapping[str, Any], told: Mapping[str, Any], recorded: list[Outc
         outcomes=tuple(own[seed] for seed in sorted(own)),
         placebo=fields.get("placebo", False),
         refused=fields.get("refused", ""),
+        tuned=fields.get("tuned", ""),
     )
 
 

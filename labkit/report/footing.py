@@ -49,6 +49,8 @@ def footing(
         yield "pairing", f"by seed removed {100 * analysis.removed:.0f} % of the variance"
     yield from _looks(analysis)
     yield "matched", matched
+    if any(arm.tuned for arm in arms):
+        yield "tuned", "; ".join(f"{arm.name} {arm.tuned}" for arm in arms if arm.tuned)
     yield "confounds", confounds(notes)
     diverged = sum(len(arm.diverged) for arm in arms)
     yield "diverged", f"{diverged} of {plural(sum(arm.total for arm in arms), 'run')}"

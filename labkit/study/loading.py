@@ -42,6 +42,8 @@ class Loaded:
     """Its name where it is in no file; `file` then only says where it was made."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     """Arm -> why it gets no verdict, whatever its runs say."""
+    tuned: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arm -> the setting that it was found best at."""
 
     @property
     def name(self) -> str:

@@ -157,6 +157,7 @@ class Planner:
             "baseline": arm.name == base.name,
             "placebo": arm.shift > 0,
             "refused": self.loaded.refused.get(arm.name, ""),
+            "tuned": self.loaded.tuned.get(arm.name, ""),
             "fingerprint": arm.fingerprint,
             "changes": {path: list(change) for path, change in base.spec.differences(arm.spec).items()},
             "varied": self._varied(counted),

@@ -7,7 +7,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from labkit.report.formats import chosen
+from labkit.report.formats import chosen, plural
 from labkit.search.ranges import Range
 from labkit.search.space import refused
 from labkit.spec import Mistake
@@ -34,6 +34,11 @@ class Winner:
     @property
     def spec(self) -> RunSpec:
         return self.branch.arm.spec.patched(self.branch.changes(self.trial))
+
+    @property
+    def told(self) -> str:
+        """``lr=0.003, warmup=0.1 (best of 12 trials)``"""
+        return f"{short(self.trial.params)} (best of {plural(len(self.branch.ranked), 'trial')})"
 
     @property
     def edges(self) -> dict[str, str]:
@@ -103,7 +108,8 @@ def verdict_of(loaded: Loaded, found: Sequence[Winner]) -> Loaded:
         margin=experiment.margin,
         placebo=experiment.placebo,
     )
-    return replace(loaded, experiment=settled, refused=refusals(found))
+    tuned = {winner.name: winner.told for winner in found}
+    return replace(loaded, experiment=settled, refused=refusals(found), tuned=tuned)
 
 
 def refusals(found: Sequence[Winner]) -> dict[str, str]:

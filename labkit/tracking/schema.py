@@ -109,6 +109,7 @@ class Arm(Part):
     matched: Matched | None = None
     placebo: bool = False
     refused: str = ""
+    tuned: str = ""
 
 
 class Look(Part):

@@ -1,5 +1,6 @@
 """Arms at their best: tuned each on its own, compared on other seeds."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,9 @@ def test_every_arm_is_at_its_best_and_compared_on_seeds_that_it_was_not_tuned_on
     comparison = compare(edition)
     assert comparison.variants[0].verdict.word == "win"
     assert len(compare(edition).arms) == 2
+    told = dict(comparison.footing)["tuned"].split("; ")
+    assert [one.partition(" ")[0] for one in told] == [branch.arm.name for branch in searched.branches]
+    assert all(re.search(r" lr=0\.\d+.* \(best of \d trials\)$", one) for one in told), told
     assert not any(winner.edges for winner in searched.winners)
 
 
