@@ -16,6 +16,9 @@ from labkit.tracking.record import Edition
 ASSUMED = 0.01
 """Nats, where no experiment at all is on record: small models lie between 0.002 and 0.02."""
 
+FEWEST = 2
+"""Degrees of freedom below which what is on record is no more than a guess."""
+
 ALIKE = 1.1
 """The ratio of two sizes up to which they count as one."""
 
@@ -79,7 +82,11 @@ def precedent(runs: Path, wanted: Conditions) -> Precedent:
     if alike:
         dof = sum(dof for _, _, dof in alike)
         sigma = math.sqrt(sum(dof * sigma**2 for _, sigma, dof in alike) / dof)
-        return Precedent(sigma, dof, f"on record of {listed(title for title, _, _ in alike)}")
+        titles = listed(title for title, _, _ in alike)
+        if dof < FEWEST:
+            few = f"assumed: {titles}, on record, with {dof} dof, says next to nothing"
+            return Precedent(max(sigma, ASSUMED), 0, few)
+        return Precedent(sigma, dof, f"on record of {titles}")
     if known:
         title, conditions, sigma, _ = min(known, key=lambda each: wanted.distance(each[1]))
         other = listed(wanted.differs(conditions))

@@ -55,3 +55,14 @@ def test_a_metric_that_nothing_was_measured_in_has_no_precedent(pair, tmp_path) 
     found = precedent(tmp_path / "nothing", WANTED)
     assert (found.sigma, found.dof) == (ASSUMED, 0)
     assert "no experiment with two seeds is on record" in found.source
+
+
+def test_one_degree_of_freedom_is_no_ground_for_a_plan(synthetic) -> None:
+    experiment = synthetic(seeds=[0, 1])
+    for name, losses in (("baseline", (2.0, 2.1)), ("1e5", (1.9, 2.0001))):
+        experiment.arm(name)
+        for seed, loss in enumerate(losses):
+            experiment.run(name, seed, loss)
+    found = precedent(on_record(experiment), WANTED)
+    assert (found.sigma, found.dof) == (ASSUMED, 0)
+    assert found.source == "assumed: theta, on record, with 1 dof, says next to nothing"
