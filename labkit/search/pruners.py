@@ -36,6 +36,10 @@ class Pruner(Choice):
         """The first of so many points that it may end a run at, from 1."""
         return max(1, math.ceil(self.minimum * points))
 
+    def may_end(self, point: int, points: int) -> bool:
+        """Whether a trial may end at a point: never before the minimum, nor at its own end, where nothing is saved."""
+        return self.first(points) <= point and (point < points or self.over_seeds)
+
     def check(self) -> None:
         """Raise Mistake for what Optuna cannot make."""
 

@@ -136,7 +136,7 @@ class Study:
         """Tell a value on the way; whether the trial is to be ended."""
         if point not in self.storage.get_trial(asked.trial._trial_id).intermediate_values:  # pyright: ignore[reportPrivateUsage]
             asked.trial.report(value, point)
-        return point >= self.search.method.pruner.first(self.search.points) and asked.trial.should_prune()
+        return self.search.method.pruner.may_end(point, self.search.points) and asked.trial.should_prune()
 
     def tell(
         self, asked: Asked, state: State, values: Sequence[float] = (), facts: Mapping[str, Any] | None = None

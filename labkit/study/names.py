@@ -38,11 +38,15 @@ def exact(value: Any) -> str:
 def safe(text: str) -> str:
     """The text with what a folder, a shell or MLflow minds taken out: ``rms(eps=1e-05)`` is ``rms-eps=1e-05``."""
     plain = text.replace("(", "-").replace(")", "").replace(", ", ",")
-    kept = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", plain).strip("-.") or "x"
+    kept = _kept(plain) or "x"
     if kept == plain and len(kept) <= LONGEST:
         return kept
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{kept[: LONGEST - 9]}-{digest}"
+
+
+def _kept(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._=,+-]+", "-", text).strip("-.")
 
 
 def brief(value: Any) -> str:
@@ -57,7 +61,7 @@ def is_safe(name: str) -> bool:
 
 def renamed(name: str) -> str:
     """A safe name that is as near: ``all window`` is ``all-window``."""
-    plain = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", name[:40]).strip("-.")
+    plain = _kept(name[:40])
     return plain if plain and plain not in (name, "baseline") else safe(f"my-{name}"[:40])
 
 

@@ -167,7 +167,7 @@ class Driver:
             return False
         points = branch.study.search.points
         for point, value in work.new_points(points, branch.objectives[0].key):
-            if branch.study.report(asked, value, point) and point < points:  # at its end a trial has nothing to save
+            if branch.study.report(asked, value, point):
                 work.pruned_at = round(point * work.counted.steps / points)
                 return True
         return False

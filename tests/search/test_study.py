@@ -72,7 +72,7 @@ def by_optuna(
         params, state = plain(space, trial), TrialState.COMPLETE
         for point in range(1, POINTS + 1):
             trial.report(loss(params, point / POINTS), point)
-            if point >= first and trial.should_prune():
+            if first <= point < POINTS and trial.should_prune():
                 state = TrialState.PRUNED
                 break
         try:
