@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.bench.measure import COLD, called, copied, differentiated
+from labkit.bench.measure import COLD, called, copied, differentiated, rounds
 
 Function = Callable[..., tuple[Tensor, ...]]
 Told = Callable[[str], None]
@@ -68,13 +68,14 @@ def measured(case: Case, told: Told) -> Row:
     """Run everybody's version of a case, each on the same sets of inputs, one after the other; `told` who fails."""
     sets = [case.inputs() for _ in range(max(2, -(-COLD // sum(case.passes))))]
     upstream = [[torch.randn_like(output) for output in case.ours(*inputs)] for inputs in sets]
+    turns = rounds(len(sets) * sum(case.passes))
     row = Row(case.op, case.size, str(case.dtype).removeprefix("torch."), sum(case.passes), 1e6 * copied(case.passes))
     small = case.small()
     gradients = [torch.randn_like(output) for output in case.ours(*small)]
     needed = [tensor for tensor in small if tensor.requires_grad]
     for name, function in {"labkit": case.ours, **case.peers}.items():
         try:
-            forward, both = differentiated(function, sets, upstream)
+            forward, both = differentiated(function, sets * turns, upstream * turns)
             call = called(partial(_pass, function, small, needed, gradients))
         except Exception as error:  # a peer that does not run is no reason to stop
             told(f"{case.op} {case.size}, {name}: left out: {brief(error)}")
@@ -108,6 +109,7 @@ def peers(names: list[str], reference: Any, theirs: Any) -> dict[str, Any]:
     if "torch" in names:
         found["torch"] = reference
     if "compile" in names:
+        torch.compiler.reset()  # it gives up on a function that it has compiled for eight sizes
         found["compile"] = torch.compile(reference, dynamic=False)
     if "liger" in names and theirs:
         found["liger"] = theirs

@@ -228,7 +228,7 @@ def heads(names: list[str], told: Told, count: int, width: int, vocab: int) -> R
 
     def gathered(h: Tensor, w: Tensor, *, chunked: bool = True) -> Tensor:
         placed.gathering.is_awaited = True
-        return ours(h, placed, chunked=chunked) + 0.0 * w.flatten()[0]
+        return ours(h, placed, chunked=chunked)
 
     ways: dict[str, Callable[..., Tensor]] = {
         "labkit": gathered,

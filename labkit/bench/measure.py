@@ -12,6 +12,8 @@ Work = Callable[[], Any]
 
 COLD = 300 << 20
 """Bytes to touch between two uses of a buffer, several times the cache of any GPU so far."""
+MOVED = 2 << 30
+"""Bytes that a replay should at least move, so that its start counts for nothing."""
 LONG = 256 << 20
 """Bytes that one copy reads and writes: a longer one is slower when it is replayed."""
 
@@ -88,6 +90,11 @@ def called(work: Work, *, times: int = 50) -> float:
     return min(rounds)
 
 
+def rounds(size: int) -> int:
+    """How often work that moves so many bytes is repeated in a replay."""
+    return max(1, MOVED // size)
+
+
 def copied(sizes: list[int]) -> float:
     """Seconds for copies that together read and write so many bytes each, out of a cold cache."""
     sets = max(1, -(-COLD // sum(sizes)))
@@ -95,12 +102,13 @@ def copied(sizes: list[int]) -> float:
     for size in sizes * sets:
         source, target = (torch.randint(0, 255, (size // 2,), dtype=torch.uint8, device="cuda") for _ in range(2))
         pairs += zip(source.split(LONG // 2), target.split(LONG // 2), strict=True)
+    turns = rounds(sets * sum(sizes))
 
     def work() -> None:
-        for source, target in pairs:
+        for source, target in pairs * turns:
             target.copy_(source)
 
-    return replayed(work) / sets
+    return replayed(work) / (sets * turns)
 
 
 def peak(work: Work) -> int:

@@ -146,6 +146,8 @@ class Bench:
     told: Told
     """Hears what happens on the way."""
     device: str = "cuda"
+    crowded: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Setup and label of what others left too little memory to, for a turn; it has one more try."""
 
     def rows(self, setups: list[str]) -> Iterator[Row]:
         """Every setup by every contender; one that fails is left out, and told."""
@@ -206,7 +208,7 @@ class Bench:
         floors: list[Measured] = []
         for number in range(1, TURNS + 1):
             floors += [floor.measured()] if floor else []
-            alive = [entry for entry in alive if self.turned(entry)]
+            alive = [entry for entry in alive if self.turned(entry, wanted)]
             times = [f"{entry.row.label} {1e3 * entry.times[-1]:.2f}" for entry in alive]
             times += [f"floor {1e3 * floors[-1].total:.2f}"] if floors else []
             self.told(f"{setup}, turn {number} of {TURNS}, ms: {'; '.join(times)}")
@@ -236,12 +238,17 @@ class Bench:
             return [entry]
         return []
 
-    def turned(self, entry: Entry) -> bool:
-        """Whether its turn went well."""
+    def turned(self, entry: Entry, wanted: Wanted) -> bool:
+        """Whether its turn went well. What lacks memory for one comes first among those wanted next, once."""
+        row = entry.row
         try:
             entry.turn(self.seconds)
         except Exception as error:
-            self.told(f"{entry.row.setup}, {entry.row.label}: left out: {brief(error)}")
+            again = isinstance(error, torch.OutOfMemoryError) and (row.setup, row.label) not in self.crowded
+            if again:
+                self.crowded.add((row.setup, row.label))
+                wanted.insert(0, (row.name, row.mode))
+            self.told(f"{row.setup}, {row.label}: {'again later' if again else 'left out'}: {brief(error)}")
             return False
         return True
 

@@ -119,6 +119,24 @@ def test_what_fails_in_its_turn_does_not_end_the_others(told: list[str], monkeyp
     assert any("torch-eager: left out: RuntimeError: out of luck" in line for line in told)
 
 
+@pytest.mark.parametrize(("times", "names"), [(1, ["labkit-eager", "torch-eager"]), (2, ["labkit-eager"])])
+def test_what_lacks_memory_in_its_turn_has_one_more_try(
+    told: list[str], monkeypatch: pytest.MonkeyPatch, times: int, names: list[str]
+) -> None:
+    taken, full = train.PEERS["torch-eager"].take, [True] * times
+
+    def crowded(self: Any, number: int, tokens_BT: torch.Tensor) -> None:
+        if number > 3 and full:
+            full.pop()
+            raise torch.OutOfMemoryError("full")
+        taken(self, number, tokens_BT)
+
+    monkeypatch.setattr(train.PEERS["torch-eager"], "take", crowded)
+    assert sorted(row.name for row in bench(["torch-eager", "labkit-eager"], told)) == names
+    assert any("torch-eager: again later: OutOfMemoryError: full" in line for line in told)
+    assert any("left out" in line for line in told) == (times == 2)
+
+
 def test_the_plain_model_computes_what_labkit_does() -> None:
     torch.manual_seed(0)
     ours, theirs = Transformer(TINY.spec, 50).double(), Llama(TINY).double()
