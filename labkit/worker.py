@@ -7,6 +7,7 @@ answers each with a line of JSON, {"run": path, "status": ...}: a status of the 
 trains the run, "reload" where its sources differ from those loaded here, "again" where the process has to leave for
 another run's sake: so that a fresh worker has to take it. A line {"room": n} says that it trains up to n runs at once.
 SIGTERM, SIGINT, a closed input and a `stop` file let it checkpoint after the step at hand; such a run is paused.
+Where several processes share the batch of a run (the runtime's `data_parallel`) it starts the others, --rank 1, 2, ….
 """
 
 import argparse
@@ -37,7 +38,11 @@ from labkit.spec import Mistake, ValidationError, explain
 from labkit.tracking.record import FINISHED, Busy, Damaged, Run
 from labkit.tracking.source import load
 from labkit.train.device import select
+from labkit.train.distributed import ALONE, Group
+from labkit.train.failing import in_a_line
+from labkit.train.follower import follow
 from labkit.train.lanes import Lane, lane
+from labkit.train.leader import Leader
 from labkit.train.loop import Company, training
 from labkit.train.room import Room, room_for
 from labkit.train.run import MOST_SIDE_BY_SIDE, RunSpec, Runtime
@@ -77,6 +82,7 @@ class Worker:
         """Runs that had no room in memory beside others."""
         self.together: Together[Trained, Told] = Together(Room())
         self.told_room = 1
+        self.group: Group = Leader(runtime, self.lose) if runtime.data_parallel > 1 else ALONE
 
     def work(self, paths: "Paths") -> None:
         """Train what is given until told to leave, or until a run needs another worker."""
@@ -87,12 +93,26 @@ class Worker:
             while self._has_room() and (path := self._next(paths)):
                 self._begin(path)
             if not self.together.members:
-                return
+                break
             if over := self.together.turn():
                 self._end(over[0].key, over[1])
+        self.group.close()
+
+    def lose(self, why: str) -> None:
+        """One of the group is gone, in which every other waits for it: so is this process, and the run has failed."""
+        for member in self.together.members if self.group.is_amid else ():
+            run = member.key.run
+            with run.console_log.open("a") as log:
+                log.write(f"{why}\n")
+            run.update(status="failed", error=why, ended=time.time())
+            self.answer({"run": str(run.path), "status": "failed", "error": why})
+        print(why, file=sys.__stderr__, flush=True)
+        os._exit(1)
 
     def _room(self) -> Room:
         """Where the device is not there, the first run says so."""
+        if self.group.size > 1:
+            return Room()
         try:
             return room_for(self.runtime.side_by_side, select(self.runtime.device))
         except Mistake:
@@ -141,7 +161,7 @@ class Worker:
             self.put_off.append(trained.path)
             self.together.room.shrink(len(self.together))
             return
-        is_lost = told["status"] == "failed" and is_broken()
+        is_lost = told["status"] == "failed" and (self.group.is_amid or is_broken())
         if is_lost or told["status"] == "reload":
             self._close()
         self.answer({"run": str(trained.path), **told})
@@ -183,7 +203,9 @@ class Worker:
             self.load(run, record.get("sources", {}))
             spec = RunSpec.from_json(run.spec())
             store = prepare(spec.data, spec.tokenizer, Path(record["base"]), also=spec.evaluation.also)
-            status = yield from training(run, spec, self.runtime, store, trained.is_told, company=trained.company)
+            status = yield from training(
+                run, spec, self.runtime, store, trained.is_told, company=trained.company, group=self.group
+            )
         except (Exception, SystemExit) as error:
             traceback.print_exc()
             if isinstance(error, torch.OutOfMemoryError) and len(self.together) > 1:
@@ -219,16 +241,6 @@ def in_place(log: TextIO, lane_: Lane) -> Generator[None]:
     """What Python code prints inside goes to a run's log, and what it computes into the run's lane."""
     with redirect_stdout(log), redirect_stderr(log), lane_.turn():
         yield
-
-
-def in_a_line(error: BaseException) -> str:
-    """What went wrong, for the record."""
-    if isinstance(error, ValidationError):
-        return explain(error, RunSpec).replace("\n", "; ")
-    first = str(error).partition("\n")[0]
-    if isinstance(error, torch.OutOfMemoryError):
-        return f"out of memory: give --micro-batch, or --activation-checkpointing. {first}"
-    return first if isinstance(error, Mistake) else f"{type(error).__name__}: {first}"
 
 
 class Paths:
@@ -273,12 +285,16 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m labkit.worker", description="Train run folders.")
     parser.add_argument("--runtime", default="{}", help="the runtime's fields, as JSON")
+    parser.add_argument("--rank", type=int, default=0, help="of those that share a batch; 0 starts the others")
+    parser.add_argument("--port", type=int, default=0, help="where the others find each other")
     parser.add_argument("runs", nargs="*", type=Path, help="run folders; none: one a line from standard input")
     given = parser.parse_args(arguments)
     try:
         runtime = Runtime.from_json(json.loads(given.runtime))
     except ValidationError as error:
         parser.error(explain(error, Runtime))
+    if given.rank:
+        follow(runtime, given.rank, given.port)
     output = sys.stdout
 
     def answer(line: dict[str, Any]) -> None:

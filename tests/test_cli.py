@@ -367,6 +367,8 @@ def component(body: str) -> str:
         (experiment(), ["--mode", "quick"], ["--mode", "quick", "exact"]),
         (experiment(), ["--capture", "on"], ["--capture", "on", "auto"]),
         (experiment(), ["--micro-batch", "3"], ["--micro-batch: 3", "4", "write 2"]),
+        (experiment(), ["--data-parallel", "3"], ["--data-parallel: 3", "batch_size 4", "write 2"]),
+        (experiment(), ["--data-parallel", "2", "--side-by-side", "2"], ["--data-parallel: 2", "side_by_side is 2"]),
         (experiment(), ["--runs", "text/0.txt/runs"], ["--runs text/0.txt/runs", "cannot write there"]),
         (experiment(), ["--set", "data.corpus.path=nowhere"], ["data.corpus.path", "nowhere"]),
         (experiment(), ["--set", "data.corpus.path=empty"], ["data.corpus", "empty"]),

@@ -42,6 +42,9 @@ Workers = Annotated[
 MicroBatch = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Sequences at once in the model.", show_default="the whole batch")
 ]
+DataParallel = Annotated[
+    int, typer.Option("--data-parallel", min=1, metavar="N", help="So many GPUs share the batch of every run.")
+]
 Checkpointing = Annotated[bool, typer.Option("--activation-checkpointing", help="Less memory, the same numbers.")]
 Kernels = Annotated[str, typer.Option(help="auto: labkit's own on a GPU; torch: torch's operations, for comparison.")]
 Capture = Annotated[str, typer.Option(help="auto: steps are captured once and replayed on a GPU; off: they are not.")]

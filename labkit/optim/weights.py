@@ -26,6 +26,9 @@ Precision = Literal["fp32", "bf16", "fp64"]
 MASTER = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 COMPUTE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
 
+ALIGNED = 16
+"""A kernel reads best what lies at a multiple of so many elements."""
+
 
 @dataclass(frozen=True)
 class Weight:
@@ -111,11 +114,11 @@ class Weights:
             name: COMPUTE[precision] if is_matrix(parts) else MASTER[precision] for name, parts in self.parts.items()
         }
         self.masters = {name: stored.detach().to(MASTER[precision]) for name, stored in named.items()}
-        self.gradient = torch.zeros(
-            sum(stored.numel() for stored in named.values()),
-            dtype=MASTER[precision],
-            device=next(iter(named.values())).device,
-        )
+        count, device = sum(stored.numel() for stored in named.values()), next(iter(named.values())).device
+        after = -(-count // ALIGNED) * ALIGNED
+        self.summed = torch.zeros(after + 1, dtype=MASTER[precision], device=device)
+        """What adds up over a step's micro-batches and processes: the gradient, and behind it the loss."""
+        self.gradient, self.loss = self.summed[:count], self.summed[after]
         self.copies: dict[str, Tensor] = {}
         self.places: list[Gathering] = []
         places = self.gradient.split([stored.numel() for stored in named.values()])

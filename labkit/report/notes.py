@@ -151,6 +151,7 @@ _CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "the Python version": lambda record: record.get("versions", {}).get("python"),
     "labkit's own source": lambda record: _short(record.get("labkit_sources")),
     "the micro-batch": lambda record: record.get("runtime", {}).get("micro_batch"),
+    "the data parallelism": lambda record: record.get("runtime", {}).get("data_parallel", 1),
     "the labkit version": lambda record: record.get("versions", {}).get("labkit"),
 }
 

@@ -1,4 +1,5 @@
-"""Where workers live: processes of this machine, one a GPU, or one single-threaded one a CPU core.
+"""Where workers live: processes of this machine, one a GPU, or one single-threaded one a CPU core; where processes
+share the batch of a run, the first of them, with as many GPUs or cores as they are.
 
 A worker reads run folders from its standard input and answers each with a line of JSON. It trains one at a time until
 it says that it has room for more. It sits in a session of its
@@ -20,8 +21,10 @@ from queue import Empty, SimpleQueue
 
 import torch
 
+from labkit.report.formats import plural
 from labkit.spec import Mistake
 from labkit.tracking.record import Run
+from labkit.train.failing import death
 from labkit.train.run import Runtime
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -61,19 +64,41 @@ def slots(runtime: Runtime, workers: int = 0) -> list[Slot]:
         raise Mistake(f"--device {runtime.device}: there is no CUDA device here{built}; {remedy}")
     if index and int(index) >= gpus:
         raise Mistake(f"--device {runtime.device}: there are {gpus} CUDA devices, counted from 0")
+    _check_ranks(runtime, gpus)
     places = _cuda(runtime, [int(index)] if index else range(gpus)) if gpus else _cpu(runtime, workers)
     return places[: workers or None]
+
+
+def _check_ranks(runtime: Runtime, gpus: int) -> None:
+    """Raise Mistake where not each of the processes that share a batch has a GPU of its own."""
+    size, device = runtime.data_parallel, runtime.device
+    if size > 1 and ":" in device:
+        raise Mistake(f"--data-parallel {size}: --device {device} is one GPU; write --device cuda")
+    if gpus and size > gpus:
+        have = "is one CUDA device" if gpus == 1 else f"are {gpus} CUDA devices"
+        remedy = "leave it out" if gpus == 1 else f"write --data-parallel {gpus}"
+        raise Mistake(f"--data-parallel {size}: there {have} here; {remedy}")
+
+
+def crew_of(slots: Sequence[Slot]) -> str:
+    """``2 cuda workers``, with how many processes each is where it is several."""
+    runtime = slots[0].runtime
+    workers = plural(len(slots), f"{'cpu' if runtime.device == 'cpu' else 'cuda'} worker")
+    return f"{workers} of {runtime.data_parallel} processes" if runtime.data_parallel > 1 else workers
 
 
 def _cuda(runtime: Runtime, indices: Sequence[int]) -> list[Slot]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     names = visible.split(",") if visible else [str(index) for index in range(max(indices) + 1)]
-    return [Slot(runtime.patched({"device": "cuda"}), {"CUDA_VISIBLE_DEVICES": names[index]}) for index in indices]
+    size = runtime.data_parallel
+    groups = [[names[index] for index in indices[at * size :][:size]] for at in range(len(indices) // size)]
+    return [Slot(runtime.patched({"device": "cuda"}), {"CUDA_VISIBLE_DEVICES": ",".join(group)}) for group in groups]
 
 
 def _cpu(runtime: Runtime, workers: int) -> list[Slot]:
     environment = {**dict.fromkeys(THREADS, "1"), "CUDA_VISIBLE_DEVICES": ""}
-    return [Slot(runtime.patched({"device": "cpu"}), environment)] * (workers or len(os.sched_getaffinity(0)))
+    most = max(1, len(os.sched_getaffinity(0)) // runtime.data_parallel)
+    return [Slot(runtime.patched({"device": "cpu"}), environment)] * (workers or most)
 
 
 class Worker:
@@ -144,18 +169,8 @@ class Worker:
             if "run" in told:
                 self.told.put((Path(told["run"]), Answer(told["status"], told.get("error") or "")))
         code, said = self.process.wait(), self._said()
-        self.told.put(Answer("failed", _death(code, said), died=True, said=said))
+        self.told.put(Answer("failed", death("the worker", code, said), died=True, said=said))
 
     def _said(self) -> str:
         self.errors.seek(0)
         return self.errors.read().decode(errors="replace")[-SAID_AT_MOST:].strip()
-
-
-def _death(code: int, said: str) -> str:
-    """Why a worker is gone: the signal by its name, or its exit code, and its last line."""
-    last = f": {said.splitlines()[-1]}" if said else ""
-    if code >= 0:
-        return f"the worker left with exit code {code}{last}"
-    name = signal.Signals(-code).name
-    hint = " (out of memory?)" if name == "SIGKILL" else ""
-    return f"the worker was killed by {name}{hint}{last}"

@@ -34,7 +34,7 @@ LOOKS = 4
 RECENT = 12
 """So many records at most tell a pace."""
 
-SAME = ("mode", "kernels", "micro_batch", "activation_checkpointing", "capture", "compile")
+SAME = ("mode", "kernels", "micro_batch", "activation_checkpointing", "capture", "compile", "data_parallel")
 """Of a runtime, what speed depends on."""
 
 
@@ -102,10 +102,10 @@ def _usual(told: Sequence[tuple[float, ...]]) -> Pace:
 
 
 def _is_like(record: Mapping[str, Any], slot: Slot) -> bool:
-    runtime = slot.runtime.as_json()
+    runtime, told = slot.runtime.as_json(), {"data_parallel": 1, **record.get("runtime", {})}
     whole = record.get("status") == "done" and len(record.get("sessions", [])) == 1 and record.get("seconds", 0) > 0
     here = record.get("host") == socket.gethostname() and (record["device"] == "cpu") == (slot.runtime.device == "cpu")
-    return whole and here and all(record["runtime"].get(name) == runtime[name] for name in SAME)
+    return whole and here and all(told.get(name) == runtime[name] for name in SAME)
 
 
 def measured(slots: Sequence[Slot], jobs: Sequence[tuple[Job, Store]], planner: Planner) -> list[Pace]:

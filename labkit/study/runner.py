@@ -17,7 +17,7 @@ from labkit.report import files, formats
 from labkit.spec import Mistake
 from labkit.study.counting import Counted
 from labkit.study.crew import Crew, Event, Turn
-from labkit.study.executors import Answer, slots
+from labkit.study.executors import Answer, crew_of, slots
 from labkit.study.experiment import Experiment
 from labkit.study.interrupt import counted_interrupts
 from labkit.study.loading import Loaded
@@ -123,8 +123,8 @@ class Runner:
         arms = arms if taken == len(self.arms) else f"{taken} of {arms}"
         base, where = self.arms[0], "cpu" if self.slots[0].runtime.device == "cpu" else "cuda"
         size = f"{formats.count(base.costs.params)} parameters, {formats.count(base.tokens)} tokens each"
-        crew = formats.plural(len(self.slots), f"{where} worker")
-        self.console.say(f"{formats.plural(len(self.jobs), 'run')} of {arms} × {seeds}, {size}, {crew}")
+        runs = formats.plural(len(self.jobs), "run")
+        self.console.say(f"{runs} of {arms} × {seeds}, {size}, {crew_of(self.slots)}")
         for name in self.experiment.folded:
             self.console.say(f"{name} is the baseline itself: not run twice")
         if where == "cpu" and any(arm.arm.spec.precision == "bf16" for arm in self.arms):
@@ -262,11 +262,12 @@ def check_writable(runs: Path) -> None:
 
 
 def check_rows(runtime: Runtime, arm: Counted) -> None:
-    """Raise Mistake for a micro-batch that does not divide an arm's batch."""
+    """Raise Mistake for processes that cannot share an arm's batch, or a micro-batch that does not divide a share."""
     try:
         runtime.rows(arm.arm.spec.batch_size)
     except Mistake as error:
-        raise Mistake(str(error).replace("runtime.micro_batch", "--micro-batch")) from error
+        field, colon, rest = str(error).removeprefix("runtime.").partition(":")
+        raise Mistake(f"--{field.replace('_', '-')}{colon}{rest}") from error
 
 
 def _check_length(job: Job, store: Store) -> None:

@@ -14,7 +14,7 @@ from labkit.search.storage import check_folder, close, opened, public
 from labkit.search.study import Search, Study
 from labkit.search.tune import SEED, Tune
 from labkit.study.counting import Counted
-from labkit.study.executors import slots
+from labkit.study.executors import crew_of, slots
 from labkit.study.matching import matched
 from labkit.study.plan import Planner
 from labkit.study.runner import Options, check_rows, check_writable
@@ -267,8 +267,7 @@ class SweepRunner:
     def _announce(self) -> None:
         self.console.say(f"{self.edition.title}  {self.loaded.question}".rstrip(), "bold")
         searches, base = self.searches(), self.arms[0]
-        where = "cpu" if self.slots[0].runtime.device == "cpu" else "cuda"
-        crew = formats.plural(len(self.slots), f"{where} worker")
+        crew = crew_of(self.slots)
         trials = sum(trials for _, _, trials in searches)
         each = f"{len(searches)} arms of {searches[0][2]} trials" if self.compares else formats.plural(trials, "trial")
         size = f"{formats.count(base.costs.params)} parameters, {formats.count(base.tokens)} tokens each"

@@ -3,6 +3,7 @@
     runs/<experiment>/<edition>/experiment.json
     runs/<experiment>/<edition>/<variant>/seed<k>-<fingerprint>/
         spec.json  source/  record.json  metrics.jsonl  documents.npz  checkpoints/  console.log
+        console-<rank>.log      of the other processes, where several share the batch
 
 JSON files are replaced atomically; metrics are append-only, and of each (key, step) the last line counts. A finished
 run that another one takes the place of moves to ``<variant>/superseded/``. A file that holds anything else than what is
@@ -152,6 +153,10 @@ class Run:
     @property
     def console_log(self) -> Path:
         return self.path / "console.log"
+
+    def console_of(self, rank: int) -> Path:
+        """What another process prints that shares the batch."""
+        return self.path / f"console-{rank}.log"
 
     def append(self, step: int, values: Mapping[str, float]) -> None:
         """Add a line of metrics; what is not finite is written as null."""

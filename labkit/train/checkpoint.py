@@ -52,6 +52,10 @@ class Checkpoints:
         found = (self._read(path) for path in sorted(self.folder.glob("step-*"), reverse=True))
         return next((checkpoint for checkpoint in found if checkpoint), None)
 
+    def at(self, step: int) -> Checkpoint | None:
+        """The one after so many steps, if it is there and can be read."""
+        return self._read(self.folder / _name(step))
+
     def _read(self, path: Path) -> Checkpoint | None:
         try:
             facts = read_json(path / "state.json")

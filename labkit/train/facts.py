@@ -50,7 +50,7 @@ def at_the_start(
         "side_by_side": max(record.get("side_by_side", 1), beside),
         "precision": spec.precision,
         "sessions": sessions,
-        "notes": [*notes(spec, store, device), *made.notes("step"), *moves(sessions)],
+        "notes": [*notes(spec, store, device), *shared(runtime), *made.notes("step"), *moves(sessions)],
         "started": record.get("started") or time.time(),
         "ended": None,
         "pid": os.getpid(),
@@ -83,7 +83,14 @@ def moves(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _that_counts(runtime: Mapping[str, Any]) -> dict[str, Any]:
     """What of a runtime may change the last digits of a run."""
-    return {name: value for name, value in runtime.items() if name not in ("side_by_side", "checkpoint_seconds")}
+    told = {"data_parallel": 1, **runtime}
+    return {name: value for name, value in told.items() if name not in ("side_by_side", "checkpoint_seconds")}
+
+
+def shared(runtime: Runtime) -> list[str]:
+    """That the batch was, where it was."""
+    told = f"data parallel: {runtime.data_parallel} processes share each batch; another number changes the last digits"
+    return [told] if runtime.data_parallel > 1 else []
 
 
 def _with_steps(sessions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

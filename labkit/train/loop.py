@@ -14,10 +14,11 @@ from labkit.optim.weights import Weights
 from labkit.tracking import documents
 from labkit.tracking.record import Run
 from labkit.train.captured import Captured
-from labkit.train.checkpoint import Cadence, Checkpoints, packed, unpack
+from labkit.train.checkpoint import Cadence, Checkpoint, Checkpoints, packed, unpack
 from labkit.train.clock import Clock
 from labkit.train.curves import Curves, Speed
 from labkit.train.device import peak_flops, promised, reseed, settings
+from labkit.train.distributed import ALONE, Group
 from labkit.train.evaluate import Evaluator
 from labkit.train.execution import Compiled, Eager
 from labkit.train.facts import at_the_start
@@ -37,7 +38,7 @@ def train(run: Run, spec: RunSpec, runtime: Runtime, store: Store, should_stop: 
     Raises Mistake for a runtime that does not fit the spec or the machine.
     """
     with settings(runtime):
-        return finished(training(run, spec, runtime, store, should_stop, company=Company()))
+        return finished(training(run, spec, runtime, store, should_stop, company=Company(), group=ALONE))
 
 
 @dataclass
@@ -53,12 +54,24 @@ class Company:
 
 
 def training(
-    run: Run, spec: RunSpec, runtime: Runtime, store: Store, should_stop: ShouldStop, *, company: Company
+    run: Run,
+    spec: RunSpec,
+    runtime: Runtime,
+    store: Store,
+    should_stop: ShouldStop,
+    *,
+    company: Company,
+    group: Group,
 ) -> Turns[str]:
-    """The same in turns of one step or less, between which other runs may have theirs, in lanes of their own."""
+    """The same in turns of one step or less, between which other runs may have theirs, in lanes of their own.
+
+    Of a group it is number 0, which has the others make their shares of the steps.
+    """
     runtime.rows(spec.batch_size)
+    assert group.size == runtime.data_parallel
     with promised(runtime) as device:
-        return (yield from Session(run, spec, runtime, store, device=device, company=company).train(should_stop))
+        places = run, spec, runtime, store
+        return (yield from Session(*places, device=device, company=company, group=group).train(should_stop))
 
 
 class Diverged(Exception):
@@ -69,23 +82,16 @@ class Diverged(Exception):
         self.step, self.why = step, why
 
 
-class Session:
-    """One stretch of a run, in one process. `done` counts the steps made, or still under way on the device."""
+class Maker:
+    """What makes the steps of a run, or a process's share of them. `done` counts those made, or still under way."""
 
     def __init__(
-        self, run: Run, spec: RunSpec, runtime: Runtime, store: Store, *, device: torch.device, company: Company
+        self, run: Run, spec: RunSpec, runtime: Runtime, store: Store, *, device: torch.device, group: Group
     ) -> None:
-        self.run, self.spec, self.runtime, self.store, self.device = run, spec, runtime, store, device
-        self.company, self.footprint = company, Footprint(device)
-        with self.footprint.counted():
-            self.make()
-
-    def make(self) -> None:
-        """All that takes memory."""
-        run, spec, runtime, store, device = self.run, self.spec, self.runtime, self.store, self.device
-        vocab_size, rows, execution = store.size, runtime.rows(spec.batch_size), execution_of(runtime, device)
+        self.spec, self.device, self.group = spec, device, group
+        vocab_size, self.execution = store.size, execution_of(runtime, device)
         self.done, self.steps = 0, spec.steps(vocab_size)
-        factors = [spec.schedule.factor(step, self.steps) for step in range(self.steps)]
+        self.factors = [spec.schedule.factor(step, self.steps) for step in range(self.steps)]
         reseed(device, spec.seed.init)
         self.model = build(spec, vocab_size, device)
         self.model.checkpointing = runtime.activation_checkpointing
@@ -95,29 +101,73 @@ class Session:
             self.model,
             self.weights,
             self.optimizer,
-            factors=factors,
+            factors=self.factors,
             clip=spec.clip,
             batch_size=spec.batch_size,
             length=spec.model.context,
-            rows=rows,
+            rows=runtime.rows(spec.batch_size),
             dropout_seed=spec.seed.dropout,
-            execution=execution,
+            execution=self.execution,
+            group=group,
         )
         self.batches = Batches(store.train, spec.model.context, spec.batch_size, spec.seed.data)
-        self.evaluator = Evaluator(self.model, spec, store, rows=rows, device=device, execution=execution)
         self.checkpoints = Checkpoints(run.checkpoints, {"spec": spec.fingerprint, "data": store.hash})
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go on from there."""
+        unpack(checkpoint.tensors(self.device), self.weights, self.optimizer)
+        self.done = checkpoint.facts["step"]
+
+    def make_step(self) -> None:
+        """One more."""
+        reseed(self.device, self.spec.seed.dropout, self.done, *self.group.key)
+        self.step(self.done, torch.from_numpy(self.batches.train(self.done, self.group.rank, self.group.size)))
+        self.done += 1
+
+
+class Session(Maker):
+    """One stretch of a run, in one process, which keeps the record."""
+
+    def __init__(
+        self,
+        run: Run,
+        spec: RunSpec,
+        runtime: Runtime,
+        store: Store,
+        *,
+        device: torch.device,
+        company: Company,
+        group: Group,
+    ) -> None:
+        self.run, self.runtime, self.store = run, runtime, store
+        self.company, self.footprint = company, Footprint(device)
+        with self.footprint.counted():
+            super().__init__(run, spec, runtime, store, device=device, group=group)
+            self.observe()
+
+    def observe(self) -> None:
+        """What looks at the steps."""
+        run, spec, runtime, store, device = self.run, self.spec, self.runtime, self.store, self.device
+        rows = runtime.rows(spec.batch_size)
+        self.evaluator = Evaluator(self.model, spec, store, rows=rows, device=device, execution=self.execution)
         self.cadence = Cadence(runtime.checkpoint_seconds)
         self.watch = Watch(length(spec.schedule.warmup, self.steps))
-        flops = costs(spec.model, vocab_size).flops_per_token
-        self.speed = Speed(spec.tokens_per_step, flops, peak_flops(device, spec.precision))
+        flops, peak = costs(spec.model, store.size).flops_per_token, peak_flops(device, spec.precision)
+        self.speed = Speed(spec.tokens_per_step, flops, peak and self.group.size * peak)
         self.clock = Clock()
-        rates = [spec.optimizer.lr * factor for factor in factors]
+        rates = [spec.optimizer.lr * factor for factor in self.factors]
         self.curves = Curves(run.append, self.steps, rates, self.clock, self.speed)
 
     def train(self, should_stop: ShouldStop) -> Turns[str]:
         """Begin or go on; gives the status, which is on record by then."""
         with self.footprint.counted():
             self.begin()
+        status = yield from self.trained(should_stop)
+        self.group.end()
+        return status
+
+    def trained(self, should_stop: ShouldStop) -> Turns[str]:
+        """The steps, and what comes after them."""
         try:
             yield from self.turn()
             return self.end() if (yield from self.advance(should_stop)) else self.stop()
@@ -126,13 +176,15 @@ class Session:
 
     def begin(self) -> None:
         """Get the steps ready, go back to the last checkpoint, if there is one, and say on record what runs where."""
+        found = self.checkpoints.latest()
+        self.group.begin(self.run.path, found and found.facts["step"], self.device)
         self.step.prepare()
-        if found := self.checkpoints.latest():
-            unpack(found.tensors(self.device), self.weights, self.optimizer)
-            self.done = found.facts["step"]
+        if found:
+            self.resume(found)
             self.clock.restore(found.facts["clock"])
             self.watch.restore(found.facts["watch"])
             self.curves.restore(found.facts["curves"])
+        self.group.ready(self.step.made.how)
         facts = at_the_start(
             self.run.record(),
             self.spec,
@@ -180,9 +232,8 @@ class Session:
 
     def make_step(self) -> None:
         """One more step, and the readings of one some steps before. Raises Diverged."""
-        reseed(self.device, self.spec.seed.dropout, self.done)
-        self.step(self.done, torch.from_numpy(self.batches.train(self.done)))
-        self.done += 1
+        self.group.go(self.done)
+        super().make_step()
         self.read()
 
     def read(self, lag: int | None = None) -> None:

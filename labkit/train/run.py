@@ -21,6 +21,9 @@ MOST_STEPS = 10**8
 MOST_SIDE_BY_SIDE = 8
 """Each takes two streams of a GPU, of which there are thirty-two."""
 
+MOST_RANKS = 1024
+"""Processes that share a batch."""
+
 Positive = Annotated[Number, Field(gt=0)]
 
 
@@ -162,14 +165,18 @@ class RunSpec(Spec):
 
 
 class Runtime(Spec):
-    """How runs are executed. Micro-batches and threads change the last digits, never what is computed."""
+    """How runs are executed. Micro-batches, threads and the number of GPUs that share a batch change the last digits,
+    never what is computed.
+    """
 
     device: Annotated[str, AfterValidator(known_device)] = "auto"
     """auto (CUDA where there is one), cpu, cuda, or cuda:1."""
     mode: Literal["exact", "fast"] = "exact"
     """exact: the same spec on the same machine gives the same bits; fast: attention may not."""
     micro_batch: Size | None = None
-    """Sequences that go through the model at once; none: the whole batch."""
+    """Sequences that go through the model at once, on each GPU; none: its whole share of the batch."""
+    data_parallel: Annotated[int, Field(gt=0, le=MOST_RANKS)] = 1
+    """How many processes, each on a GPU of its own, share the batch of every run."""
     activation_checkpointing: bool = False
     """Compute each layer's activations again in the backward pass: the same numbers, less memory."""
     kernels: Kernels = "auto"
@@ -185,10 +192,33 @@ class Runtime(Spec):
     side_by_side: Annotated[int | Literal["auto"], BeforeValidator(number_or_auto)] = "auto"
     """How many runs a worker trains at once, each to the same bits as alone; auto: as many as a GPU is faster with."""
 
+    @model_validator(mode="after")
+    def _one_run_at_a_time(self) -> Self:
+        if self.data_parallel > 1 and self.side_by_side not in ("auto", 1):
+            raise ValueError(
+                f"data_parallel: {self.data_parallel} processes train one run at a time, and side_by_side is "
+                f"{self.side_by_side}; write 1 or auto there"
+            )
+        return self
+
+    def share(self, batch_size: int) -> int:
+        """Sequences of a batch that each process takes. Raises Mistake if there are not as many for each."""
+        if batch_size % self.data_parallel:
+            said = f"runtime.data_parallel: {self.data_parallel} does not divide batch_size {batch_size}"
+            raise Mistake(f"{said}; write {_divisor(batch_size, self.data_parallel)}")
+        return batch_size // self.data_parallel
+
     def rows(self, batch_size: int) -> int:
-        """Sequences in a micro-batch. Raises Mistake if they do not divide the batch."""
-        rows = self.micro_batch or batch_size
-        if batch_size % rows:
-            fitting = max(size for size in range(1, rows + 1) if batch_size % size == 0)
-            raise Mistake(f"runtime.micro_batch: {rows} does not divide batch_size {batch_size}; write {fitting}")
+        """Sequences in a micro-batch. Raises Mistake if they do not divide a process's share of the batch."""
+        share = self.share(batch_size)
+        rows = self.micro_batch or share
+        if share % rows:
+            of = f"{share}, each process's share of batch_size" if self.data_parallel > 1 else "batch_size"
+            said = f"runtime.micro_batch: {rows} does not divide {of} {batch_size}"
+            raise Mistake(f"{said}; write {_divisor(share, rows)}")
         return rows
+
+
+def _divisor(of: int, most: int) -> int:
+    """The largest one that is no larger than `most`."""
+    return max(size for size in range(1, most + 1) if of % size == 0)

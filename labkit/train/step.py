@@ -7,6 +7,7 @@ from torch import Tensor
 from labkit.model import Transformer
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
+from labkit.train.distributed import ALONE, Group
 from labkit.train.execution import Eager, Made
 from labkit.train.feed import feed_on
 from labkit.train.passes import Passes
@@ -29,10 +30,16 @@ class Step:
         rows: int,
         dropout_seed: int,
         execution: Eager,
+        group: Group = ALONE,
     ) -> None:
-        """`factors` multiply the learning rate of each step; a micro-batch has `rows` of `length` tokens."""
+        """`factors` multiply the learning rate of each step; a micro-batch has `rows` of `length` tokens.
+
+        `batch_size` is that of the global batch, of which each process of the group takes its share.
+        """
         self.model, self.weights, self.optimizer, self.execution = model, weights, optimizer, execution
-        self.batch_size, self.rows, self.dropout_seed = batch_size, rows, dropout_seed
+        self.rows, self.dropout_seed, self.group = rows, dropout_seed, group
+        self.first, last = group.share(batch_size)
+        self.batch_size = last - self.first
         device = weights.gradient.device
         self.feed = feed_on(device, rows, length + 1, beside=3)
         model.keyed_by(self.feed.beside)
@@ -41,12 +48,13 @@ class Step:
             weights,
             optimizer,
             self.feed,
+            group,
             factors=factors,
             clip=clip,
             targets=batch_size * length,
         )
         self.sent = Readings(device)
-        if rows == batch_size:
+        if rows == self.batch_size:
             self.begin, parts = nothing, (self.passes.whole,)
         else:
             self.begin, parts = self.passes.begin, (self.passes.micro, self.passes.update)
@@ -54,16 +62,19 @@ class Step:
 
     def prepare(self) -> None:
         """Get ready what executes the steps; weights and optimizer stay as they are, or may be set afterwards."""
+        self.group.sum(self.weights.summed)  # nothing yet: processes have to have met before a capture
         with self.passes.unchanged():
             self.made = self.execution.made(*self.made.parts)
 
     def __call__(self, step: int, tokens_BT: Tensor) -> None:
-        """Make update number `step`, counted from 0, on a global batch of T + 1 tokens a row, on the host."""
+        """Make update number `step`, counted from 0, on this process's share of the batch, T + 1 tokens a row, on the
+        host.
+        """
         since = self.sent.start()
         each, *rest = self.made.parts
         self.begin()
         for first in range(0, self.batch_size, self.rows):
-            self.feed.put(tokens_BT[first : first + self.rows], self.dropout_seed, step, first)
+            self.feed.put(tokens_BT[first : first + self.rows], self.dropout_seed, step, self.first + first)
             each()
         for part in rest:
             part()

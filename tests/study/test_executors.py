@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labkit.spec import Mistake
-from labkit.study.executors import Answer, Slot, Worker, slots
+from labkit.study.executors import Answer, Slot, Worker, crew_of, slots
 from labkit.tracking.record import Run
 from labkit.train.run import Runtime
 
@@ -42,6 +42,30 @@ def test_each_gpu_has_a_worker_that_sees_no_other(machine: Machine) -> None:
         ("cuda", "1"),
     ]
     assert len(slots(Runtime(device="cuda"), workers=1)) == 1
+
+
+def test_processes_that_share_a_batch_have_gpus_or_cores_together(machine: Machine) -> None:
+    machine(gpus=5, visible="0,3,4,6,7")
+    found = slots(Runtime(device="auto", data_parallel=2))
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in found] == ["0,3", "4,6"]
+    assert crew_of(found) == "2 cuda workers of 2 processes"
+    machine(gpus=0, cores=5)
+    assert len(slots(Runtime(device="auto", data_parallel=2))) == 2
+    assert len(slots(Runtime(device="cpu", data_parallel=8))) == 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "told"),
+    [
+        (1, "auto", "there is one CUDA device here; leave it out"),
+        (2, "cuda", "there are 2 CUDA devices here; write --data-parallel 2"),
+        (4, "cuda:1", "--device cuda:1 is one GPU; write --device cuda"),
+    ],
+)
+def test_more_processes_than_gpus_are_refused(machine: Machine, gpus: int, device: str, told: str) -> None:
+    machine(gpus)
+    with pytest.raises(Mistake, match=f"--data-parallel 3: {told}"):
+        slots(Runtime(device=device, data_parallel=3))
 
 
 def test_gpus_are_counted_among_those_that_are_visible(machine: Machine) -> None:

@@ -76,6 +76,23 @@ def test_a_micro_batch_that_does_not_divide_the_batch_is_refused_with_both_numbe
         Runtime(micro_batch=5).rows(12)
 
 
+def test_processes_share_a_batch_evenly_and_its_micro_batches_divide_a_share() -> None:
+    assert Runtime(data_parallel=3).rows(12) == 4
+    assert Runtime(data_parallel=3, micro_batch=2).rows(12) == 2
+    with pytest.raises(Mistake, match="data_parallel: 8 does not divide batch_size 12; write 6"):
+        Runtime(data_parallel=8).rows(12)
+    with pytest.raises(
+        Mistake, match="micro_batch: 3 does not divide 4, each process's share of batch_size 12; write 2"
+    ):
+        Runtime(data_parallel=3, micro_batch=3).rows(12)
+
+
+def test_a_group_trains_one_run_at_a_time() -> None:
+    assert Runtime(data_parallel=2, side_by_side=1).data_parallel == 2
+    with pytest.raises(ValidationError, match=r"data_parallel: 2 processes .* side_by_side is 3; write 1 or auto"):
+        Runtime(data_parallel=2, side_by_side=3)
+
+
 def test_a_warmup_longer_than_the_run_is_refused(lab) -> None:
     with pytest.raises(Mistake, match="30 steps of warm-up do not fit into 12 steps"):
         lab.spec.patched({"schedule.warmup": 30}).steps(257)

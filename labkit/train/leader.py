@@ -1,0 +1,143 @@
+"""Number 0 of a group: the process that the driver speaks to, which starts the others and tells them what to do.
+
+It writes a line of JSON to the standard input of each: {"run": path, "checkpoint": step or null}, {"step": number},
+{"over": true}. A follower answers the first, {"ready": how}, and says {"failed": why} before it dies of an error; when
+its input ends it leaves at once. So whether to stop, to evaluate or to save is decided here alone, where the others
+wait for the next line, and when one of them is gone a thread that listens to it says so, whatever this process waits
+for.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labkit.spec import Mistake
+from labkit.train.distributed import Ranks, dist, opened
+from labkit.train.failing import death
+from labkit.train.run import Runtime
+
+GRACE = 5.0
+"""Seconds in which a follower whose end broke a sum is found to be gone."""
+
+SAID_AT_MOST = 4000
+
+
+class Follower:
+    """A process of the group, seen from number 0."""
+
+    def __init__(self, runtime: Runtime, rank: int, port: int) -> None:
+        self.rank, self.failure = rank, ""
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
+        here = runtime.patched({"device": f"cuda:{rank}"}) if is_on_gpus(runtime) else runtime
+        given = ["--runtime", json.dumps(here.as_json()), "--rank", str(rank), "--port", str(port)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "labkit.worker", *given],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+        )
+        assert self.process.stdin
+        assert self.process.stdout
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def tell(self, **line: Any) -> None:
+        with suppress(BrokenPipeError, ValueError):  # it is gone, as whoever listens to it says
+            self.stdin.write(json.dumps(line).encode() + b"\n")
+            self.stdin.flush()
+
+    def listen(self, ready: Callable[[int, str], None]) -> str:
+        """Hear what it says until it is gone; gives why."""
+        for line in self.stdout:
+            told = json.loads(line) if line.startswith(b"{") else {}
+            self.failure = told.get("failed", self.failure)
+            if "ready" in told:
+                ready(self.rank, told["ready"])
+        code = self.process.wait()
+        return f"rank {self.rank}: {self.failure}" if self.failure else death(f"rank {self.rank}", code, self._said())
+
+    def close(self) -> None:
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+
+    def _said(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")[-SAID_AT_MOST:].strip()
+
+
+def is_on_gpus(runtime: Runtime) -> bool:
+    """Whether each process takes a GPU, by its number."""
+    return runtime.device != "cpu" and (runtime.device != "auto" or torch.cuda.is_available())
+
+
+class Leader(Ranks):
+    """Number 0. `lost` is told why a follower is gone, in another thread: nothing that is begun comes to an end now."""
+
+    def __init__(self, runtime: Runtime, lost: Callable[[str], None]) -> None:
+        store, port = opened(runtime.data_parallel)
+        super().__init__(0, runtime.data_parallel, store, exact=runtime.mode == "exact")
+        self.lost, self.is_closing = lost, threading.Event()
+        self.told: SimpleQueue[tuple[int, str]] = SimpleQueue()
+        self.followers = [Follower(runtime, rank, port) for rank in range(1, self.size)]
+        self.listeners = [threading.Thread(target=self._listen, args=(each,), daemon=True) for each in self.followers]
+        for listener in self.listeners:
+            listener.start()
+
+    def begin(self, run: Path, step: int | None, device: torch.device) -> None:
+        self.is_amid = True
+        self._tell(run=str(run), checkpoint=step)
+        self.meet(device)
+
+    def ready(self, how: str) -> None:
+        for rank, other in [self.told.get() for _ in self.followers]:
+            if other != how:  # NCCL wants a sum captured by all or by none
+                said = f"rank {rank} executes its steps {other}, and rank 0 {how}"
+                raise Mistake(f"--data-parallel {self.size}: {said}; write --capture off")
+
+    def go(self, step: int) -> None:
+        self._tell(step=step)
+
+    def end(self) -> None:
+        self._tell(over=True)
+        self.is_amid = False
+
+    def sum(self, values: Tensor) -> None:
+        try:
+            super().sum(values)
+        except RuntimeError:
+            time.sleep(GRACE)  # for why a follower is gone says more
+            raise
+
+    def close(self) -> None:
+        """Have all leave, and leave as well where the group is NCCL's: there is no other after it."""
+        self.is_closing.set()
+        for follower in self.followers:
+            follower.close()
+        for follower, listener in zip(self.followers, self.listeners, strict=True):
+            listener.join()
+            follower.stdout.close()
+            follower.errors.close()
+        if self.has_met and dist.get_backend() == "gloo":
+            dist.destroy_process_group()
+        elif self.has_met:
+            os._exit(0)  # NCCL would take down what it made together with the others, who are gone
+
+    def _tell(self, **line: Any) -> None:
+        for follower in self.followers:
+            follower.tell(**line)
+
+    def _listen(self, follower: Follower) -> None:
+        why = follower.listen(lambda rank, how: self.told.put((rank, how)))
+        if not self.is_closing.is_set():
+            self.lost(why)

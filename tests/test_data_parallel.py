@@ -1,0 +1,224 @@
+"""Processes that share the batch of a run: the numbers of one, whatever happens to any of them."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from labkit.tracking.record import Run
+from labkit.tracking.source import capture
+from labkit.worker import Trained, main
+from tests.specs import TINY
+
+SHARED = {
+    **TINY,
+    "model": {**TINY["model"], "dropout": 0.1},
+    "budget": {"kind": "steps", "steps": 20},
+    "evaluation": {"points": 2, "windows": 4},
+}
+WIDE, MANY = {**SHARED["model"], "d_model": 64}, {"kind": "steps", "steps": 2000}
+ENDLESS = {"budget": {"kind": "steps", "steps": 10**6}}
+ODD = """
+import sys
+from typing import Literal
+
+from torch import nn
+
+from labkit.components import Norm
+
+
+class Odd(Norm):
+    kind: Literal["odd"] = "odd"
+
+    def build(self, width, place):
+        if "--rank" in sys.argv:
+            raise ValueError("not here")
+        return nn.LayerNorm(width)
+"""
+Train = Callable[..., list[str]]
+
+
+@pytest.fixture(autouse=True)
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABKIT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_text("".join(f"{n * n} is the square of {n}.\n" for n in range(300)))
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[..., Run]:
+    def planned(name: str, source: str = "", **changes: Any) -> Run:
+        run = Run(tmp_path / name)
+        (tmp_path / "mine.py").write_text(source)
+        sources = capture(run.source, tmp_path, [tmp_path / "mine.py"] if source else [])
+        run.create({**SHARED, **changes}, {"base": str(tmp_path), "sources": sources})
+        return run
+
+    return planned
+
+
+@pytest.fixture
+def train(capsys: pytest.CaptureFixture[str]) -> Iterator[Train]:
+    """Trains runs in a worker that is this process, which starts the others; gives the answers."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def trained(*runs: Run, **runtime: Any) -> list[str]:
+        main(["--runtime", json.dumps({"device": "cpu", **runtime}), *(str(run.path) for run in runs)])
+        return [json.loads(line)["status"] for line in capsys.readouterr().out.splitlines()]
+
+    yield trained
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a worker process that is gone when the test ends, and its group with it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(**runtime: Any) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "labkit.worker", "--runtime", json.dumps({"device": "cpu", **runtime})]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with process:
+            process.kill()
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def give(worker: subprocess.Popen[str], *runs: Run) -> None:
+    assert worker.stdin
+    worker.stdin.write("".join(f"{run.path}\n" for run in runs))
+    worker.stdin.flush()
+
+
+def told(worker: subprocess.Popen[str], *runs: Run) -> list[str]:
+    """What it answers of runs, after which it leaves."""
+    assert worker.stdout
+    give(worker, *runs)
+    answers = (json.loads(line) for line in worker.stdout)
+    said = list(itertools.islice((line["status"] for line in answers if "run" in line), len(runs)))
+    worker.communicate(timeout=60)
+    return said
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process is, and no zombie."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def exact(run: Run) -> dict[str, Any]:
+    """All that a run must repeat to the last digit."""
+    final = {key: value for key, value in run.record()["final"].items() if not key.startswith("perf/")}
+    curves = {key: points for key, points in run.metrics().items() if not key.startswith("perf/")}
+    return {"final": final, **curves, "weights": {name: w.tolist() for name, w in weights(run).items()}}
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.checkpoints / "final.safetensors")
+
+
+def test_two_processes_have_the_run_of_one_and_the_same_bits_every_time(plan, train, monkeypatch) -> None:
+    alone, two, again, stopped = (plan(name) for name in ("alone", "two", "again", "stopped"))
+    monkeypatch.setattr(Trained, "is_told", lambda each: each.run == stopped and is_in_its_first_session(stopped, 7))
+    train(alone)
+    wild = plan("wild", optimizer={"kind": "adamw", "lr": 1e8})
+    told = ["done", "diverged", "done", "paused", "done"]
+    assert train(two, wild, again, stopped, stopped, data_parallel=2, micro_batch=1) == told
+    for key in ("train/loss", "optim/grad_norm", "val/loss"):
+        ours, theirs = (torch.tensor([value for _, value in run.metrics()[key]]) for run in (two, alone))
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0)
+    torch.testing.assert_close(weights(two), weights(alone), rtol=1e-5, atol=1e-5)
+    assert exact(two) == exact(again) == exact(stopped)
+    assert [session["step"] for session in stopped.record()["sessions"]] == [0, 7]
+    assert two.record()["runtime"]["data_parallel"] == 2
+    assert (
+        "data parallel: 2 processes share each batch; another number changes the last digits" in two.record()["notes"]
+    )
+    assert two.console_of(1).exists()
+
+
+def is_in_its_first_session(run: Run, steps: int) -> bool:
+    """Whether it is, and has made so many steps."""
+    return len(run.record().get("sessions", [])) == 1 and len(run.metrics().get("train/loss", [])) >= steps
+
+
+def test_a_process_that_is_killed_fails_the_run_and_ends_the_group(plan, start) -> None:
+    run = plan("run", **ENDLESS)
+    worker = start(data_parallel=2)
+    give(worker, run)
+    wait_for(run.metrics)
+    (follower,) = children(worker.pid)
+    os.kill(follower, signal.SIGKILL)
+    assert json.loads(worker.stdout.readline()) == {
+        "run": str(run.path),
+        "status": "failed",
+        "error": "rank 1 was killed by SIGKILL (out of memory?)",
+    }
+    assert worker.wait(timeout=10) == 1
+    assert (run.record()["status"], run.owned) == ("failed", False)
+    assert "rank 1 was killed" in run.console_log.read_text()
+
+
+def test_what_one_process_raises_is_the_runs_failure(plan, start) -> None:
+    run = plan("run", ODD, model={**SHARED["model"], "norm": "odd"})
+    worker = start(data_parallel=2)
+    give(worker, run)
+    assert json.loads(worker.stdout.readline())["error"] == "rank 1: ValueError: not here"
+    assert worker.wait(timeout=10) == 1
+    assert "Traceback" in run.console_of(1).read_text()
+
+
+def test_nobody_outlives_the_first_process(plan, start) -> None:
+    run = plan("run", **ENDLESS)
+    worker = start(data_parallel=2)
+    give(worker, run)
+    wait_for(run.metrics)
+    (follower,) = children(worker.pid)
+    worker.kill()
+    worker.wait()
+    wait_for(lambda: not is_there(follower))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are not two CUDA devices")
+@pytest.mark.parametrize("micro_batch", [None, 1])
+def test_two_gpus_have_the_run_of_one_captured_and_the_same_bits_every_time(plan, start, micro_batch) -> None:
+    alone, two, again, cut = (plan(name, model=WIDE, budget=MANY) for name in ("alone", "two", "again", "cut"))
+    shared = {"device": "cuda", "data_parallel": 2, "micro_batch": micro_batch}
+    assert told(start(device="cuda"), alone) == ["done"]
+    assert told(start(**shared), two, again) == ["done", "done"]
+    worker = start(**shared)
+    give(worker, cut)
+    wait_for(cut.metrics)
+    worker.stdin.close()
+    assert worker.wait(timeout=60) == 0
+    assert (cut.record()["status"], told(start(**shared), cut)) == ("paused", ["done"])
+    assert two.record()["execution"] == "captured"
+    for key in ("train/loss", "val/loss"):
+        ours, theirs = (torch.tensor([value for _, value in run.metrics()[key]]) for run in (two, alone))
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=0)
+    assert exact(two) == exact(again) == exact(cut)
