@@ -82,7 +82,9 @@ class Worker:
         """Runs that had no room in memory beside others."""
         self.together: Together[Trained, Told] = Together(Room())
         self.told_room = 1
-        self.group: Group = Leader(runtime, self.lose) if runtime.data_parallel > 1 else ALONE
+        self.group: Group = ALONE
+        if runtime.data_parallel > 1:
+            self.group = Leader(runtime, self.lose)
 
     def work(self, paths: "Paths") -> None:
         """Train what is given until told to leave, or until a run needs another worker."""

@@ -17,6 +17,9 @@ from safetensors.torch import load_file
 
 from labkit.tracking.record import Run
 from labkit.tracking.source import capture
+from labkit.train.distributed import opened
+from labkit.train.leader import Follower
+from labkit.train.run import Runtime
 from labkit.worker import Trained, main
 from tests.specs import TINY
 
@@ -26,25 +29,8 @@ SHARED = {
     "budget": {"kind": "steps", "steps": 20},
     "evaluation": {"points": 2, "windows": 4},
 }
-WIDE, MANY = {**SHARED["model"], "d_model": 64}, {"kind": "steps", "steps": 2000}
+WIDE, MANY = {**SHARED["model"], "d_model": 64}, {"kind": "steps", "steps": 6000}
 ENDLESS = {"budget": {"kind": "steps", "steps": 10**6}}
-ODD = """
-import sys
-from typing import Literal
-
-from torch import nn
-
-from labkit.components import Norm
-
-
-class Odd(Norm):
-    kind: Literal["odd"] = "odd"
-
-    def build(self, width, place):
-        if "--rank" in sys.argv:
-            raise ValueError("not here")
-        return nn.LayerNorm(width)
-"""
 Train = Callable[..., list[str]]
 
 
@@ -124,12 +110,6 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def is_there(pid: int) -> bool:
-    """Whether a process is, and no zombie."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 def exact(run: Run) -> dict[str, Any]:
     """All that a run must repeat to the last digit."""
     final = {key: value for key, value in run.record()["final"].items() if not key.startswith("perf/")}
@@ -183,24 +163,35 @@ def test_a_process_that_is_killed_fails_the_run_and_ends_the_group(plan, start) 
     assert "rank 1 was killed" in run.console_log.read_text()
 
 
-def test_what_one_process_raises_is_the_runs_failure(plan, start) -> None:
-    run = plan("run", ODD, model={**SHARED["model"], "norm": "odd"})
-    worker = start(data_parallel=2)
-    give(worker, run)
-    assert json.loads(worker.stdout.readline())["error"] == "rank 1: ValueError: not here"
-    assert worker.wait(timeout=10) == 1
+@pytest.fixture
+def second(plan) -> Iterator[Callable[[str], tuple[Follower, Run]]]:
+    """Has the second of two processes begin a run of a user's source, for which the first never meets it."""
+    store, port = opened(2)
+    process = Follower(Runtime(device="cpu", data_parallel=2), 1, port)
+
+    def begun(source: str) -> tuple[Follower, Run]:
+        run = plan("run", source)
+        process.tell(run=str(run.path), checkpoint=None)
+        wait_for(lambda: run.console_of(1).exists() and "loaded" in run.console_of(1).read_text())
+        return process, run
+
+    yield begun
+    process.leave()
+    process.end()
+    process.close()
+    del store
+
+
+def test_a_process_is_gone_when_the_first_one_is_whatever_it_waits_for(second) -> None:
+    process, _ = second("print('loaded')")
+    process.leave()
+    assert process.process.wait(timeout=10) == 0
+
+
+def test_what_a_process_raises_is_told_in_a_line_and_is_in_its_log_in_full(second) -> None:
+    process, run = second("print('loaded')\nraise ValueError('not now')")
+    assert process.listen(lambda *_: None) == "rank 1: ValueError: not now"
     assert "Traceback" in run.console_of(1).read_text()
-
-
-def test_nobody_outlives_the_first_process(plan, start) -> None:
-    run = plan("run", **ENDLESS)
-    worker = start(data_parallel=2)
-    give(worker, run)
-    wait_for(run.metrics)
-    (follower,) = children(worker.pid)
-    worker.kill()
-    worker.wait()
-    wait_for(lambda: not is_there(follower))
 
 
 @pytest.mark.gpu
@@ -218,7 +209,6 @@ def test_two_gpus_have_the_run_of_one_captured_and_the_same_bits_every_time(plan
     assert worker.wait(timeout=60) == 0
     assert (cut.record()["status"], told(start(**shared), cut)) == ("paused", ["done"])
     assert two.record()["execution"] == "captured"
-    for key in ("train/loss", "val/loss"):
-        ours, theirs = (torch.tensor([value for _, value in run.metrics()[key]]) for run in (two, alone))
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=0)
+    ours, theirs = (torch.tensor([value for _, value in run.metrics()["train/loss"][:20]]) for run in (two, alone))
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=0)
     assert exact(two) == exact(again) == exact(cut)

@@ -6,6 +6,7 @@ once; whatever follows each does for itself, to the same bits. Number 0 keeps th
 
 import os
 import socket
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,9 @@ Store = Any
 
 HERE = "127.0.0.1"
 """Where they meet: a group is of one machine."""
+
+GRACE = 5.0
+"""Seconds until a process says that a sum has failed, which mostly is of another one's end."""
 
 
 class Group:
@@ -94,8 +98,13 @@ class Ranks(Group):
 
     def sum(self, values: Tensor) -> None:
         """On a GPU the host does not wait for it: the current stream does."""
-        if not self.is_rehearsing or (values.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if self.is_rehearsing and not (values.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return
+        try:
             dist.all_reduce(values)
+        except RuntimeError:
+            time.sleep(GRACE)  # until number 0 has ended all of them, for it knows who is gone, and why
+            raise
 
     @contextmanager
     def rehearsal(self) -> Generator[None]:

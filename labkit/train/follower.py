@@ -9,8 +9,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -51,29 +51,22 @@ class Following:
     """Number `rank` of the group."""
 
     def __init__(self, runtime: Runtime, rank: int, port: int, say: Callable[[Line], None]) -> None:
+        self.runtime, self.orders, self.say = runtime, Orders(), say
         size = runtime.data_parallel
         self.group = Ranks(rank, size, found(port, size), exact=runtime.mode == "exact")
-        self.runtime, self.orders, self.say = runtime, Orders(), say
         self.has_loaded = False
 
-    def follow(self) -> None:
+    def follow(self) -> NoReturn:
         """Take part in run after run."""
         awake.finish()
         while True:
             line = self.orders.next()
             run = Run(Path(line["run"]))
             file = run.console_of(self.group.rank)
-            with file.open("a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
-                self.take_part(run, line["checkpoint"])
-
-    def take_part(self, run: Run, step: int | None) -> None:
-        try:
-            self.load(run)
-            with settings(self.runtime) as device:
-                self.make_steps(run, step, device)
-        except BaseException:
-            traceback.print_exc()
-            raise
+            with file.open("a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log), failing(self.say):
+                self.load(run)
+                with settings(self.runtime) as device, failing(self.say):
+                    self.make_steps(run, line["checkpoint"], device)
 
     def load(self, run: Run) -> None:
         """Import the user's own files, once: a run of others comes to another group."""
@@ -111,9 +104,16 @@ def follow(runtime: Runtime, rank: int, port: int) -> NoReturn:
     def say(line: Line) -> None:
         print(json.dumps(line), file=output, flush=True)
 
+    with redirect_stdout(sys.stderr), failing(say):
+        Following(runtime, rank, port, say).follow()
+
+
+@contextmanager
+def failing(say: Callable[[Line], None]) -> Generator[None]:
+    """What goes wrong inside is the end at once: whatever is under way on the device may wait for others."""
     try:
-        with redirect_stdout(sys.stderr):
-            Following(runtime, rank, port, say).follow()
+        yield
     except BaseException as error:
+        traceback.print_exc()
         say({"failed": in_a_line(error)})
-    os._exit(1)  # whatever is under way on the device waits for others
+        os._exit(1)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,15 +20,14 @@ from queue import SimpleQueue
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from labkit.spec import Mistake
 from labkit.train.distributed import Ranks, dist, opened
 from labkit.train.failing import death
 from labkit.train.run import Runtime
 
-GRACE = 5.0
-"""Seconds in which a follower whose end broke a sum is found to be gone."""
+LEAVING = 5.0
+"""Seconds in which a follower has to be gone that was told to leave."""
 
 SAID_AT_MOST = 4000
 
@@ -67,9 +65,23 @@ class Follower:
         code = self.process.wait()
         return f"rank {self.rank}: {self.failure}" if self.failure else death(f"rank {self.rank}", code, self._said())
 
-    def close(self) -> None:
+    def leave(self) -> None:
+        """Have it leave."""
         with suppress(BrokenPipeError):
             self.stdin.close()
+
+    def end(self) -> None:
+        """Wait until it has left, or put an end to it; whoever listens to it is done then."""
+        try:
+            self.process.wait(LEAVING)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def close(self) -> None:
+        """Close what was open to it."""
+        self.stdout.close()
+        self.errors.close()
 
     def _said(self) -> str:
         self.errors.seek(0)
@@ -112,22 +124,15 @@ class Leader(Ranks):
         self._tell(over=True)
         self.is_amid = False
 
-    def sum(self, values: Tensor) -> None:
-        try:
-            super().sum(values)
-        except RuntimeError:
-            time.sleep(GRACE)  # for why a follower is gone says more
-            raise
-
     def close(self) -> None:
         """Have all leave, and leave as well where the group is NCCL's: there is no other after it."""
         self.is_closing.set()
         for follower in self.followers:
-            follower.close()
+            follower.leave()
         for follower, listener in zip(self.followers, self.listeners, strict=True):
+            follower.end()
             listener.join()
-            follower.stdout.close()
-            follower.errors.close()
+            follower.close()
         if self.has_met and dist.get_backend() == "gloo":
             dist.destroy_process_group()
         elif self.has_met:
