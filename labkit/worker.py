@@ -102,6 +102,7 @@ class Worker:
 
     def lose(self, why: str) -> None:
         """One of the group is gone, in which every other waits for it: so is this process, and the run has failed."""
+        self._close()
         for member in self.together.members if self.group.is_amid else ():
             run = member.key.run
             with run.console_log.open("a") as log:

@@ -151,7 +151,7 @@ _CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "the Python version": lambda record: record.get("versions", {}).get("python"),
     "labkit's own source": lambda record: _short(record.get("labkit_sources")),
     "the micro-batch": lambda record: record.get("runtime", {}).get("micro_batch"),
-    "the data parallelism": lambda record: record.get("runtime", {}).get("data_parallel", 1),
+    "the data parallelism": lambda record: _processes(record.get("runtime", {})),
     "the labkit version": lambda record: record.get("versions", {}).get("labkit"),
 }
 
@@ -184,6 +184,11 @@ def _sources(arms: Sequence[Arm]) -> Iterator[Note]:
         groups = _groups(arms, lambda record, file=file: _short(record.get("sources", {}).get(file)))
         if len(groups) > 1:
             yield Note("conditions", f"the source {file} was changed between runs: {_grouped(groups)}.", file)
+
+
+def _processes(runtime: Mapping[str, Any]) -> int | None:
+    """How many shared each batch; None where nothing was trained yet."""
+    return runtime.get("data_parallel", 1) if runtime else None
 
 
 def _short(value: Any) -> str | None:

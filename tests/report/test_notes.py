@@ -84,6 +84,14 @@ def test_runs_of_unequal_conditions_are_named(pair) -> None:
     ]
 
 
+def test_another_number_of_processes_is_a_condition_and_before_there_was_one_it_was_one(pair) -> None:
+    pair.at("1e5", 0).update(runtime={"threads": 1})
+    pair.at("1e5", 1).update(runtime={"data_parallel": 1})
+    assert noted(pair) == []
+    pair.at("5e5", 0).update(runtime={"data_parallel": 2})
+    assert noted(pair) == [("conditions", "the data parallelism differs: 1 (2 runs); 2 (5e5 seed 0).")]
+
+
 def test_equal_arms_that_are_not_equally_fast_on_a_cpu_are_explained(pair) -> None:
     for seed in range(3):
         final = pair.at("5e5", seed).record()["final"]

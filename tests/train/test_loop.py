@@ -263,6 +263,15 @@ def test_the_record_is_plain_json_without_nan(lab) -> None:
     json.loads((run.path / "record.json").read_text(), parse_constant=pytest.fail)
 
 
+def test_a_session_of_before_batches_were_shared_is_like_one_that_shares_none(lab) -> None:
+    run = lab.train(should_stop=after(6))
+    sessions = run.record()["sessions"]
+    del sessions[0]["runtime"]["data_parallel"]
+    run.update(sessions=sessions)
+    lab.train(run=run)
+    assert (len(run.record()["sessions"]), run.record()["notes"]) == (2, [])
+
+
 def test_a_resumed_run_may_have_other_neighbours_and_be_the_same_bit_for_bit(lab) -> None:
     run = lab.train(should_stop=after(6))
     lab.train(run=run, side_by_side=3, checkpoint_seconds=5)
