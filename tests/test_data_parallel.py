@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from labkit.tracking.record import Run
 from labkit.tracking.source import capture
+from labkit.train import loop
 from labkit.train.distributed import opened
 from labkit.train.leader import Follower
 from labkit.train.run import Runtime
@@ -124,6 +125,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 def test_two_processes_have_the_run_of_one_and_the_same_bits_every_time(plan, train, monkeypatch) -> None:
     alone, two, again, stopped = (plan(name) for name in ("alone", "two", "again", "stopped"))
     monkeypatch.setattr(Trained, "is_told", lambda each: each.run == stopped and is_in_its_first_session(stopped, 7))
+    monkeypatch.setattr(loop, "peak_flops", lambda *_: 1e12)
     train(alone)
     wild = plan("wild", optimizer={"kind": "adamw", "lr": 1e8})
     told = ["done", "diverged", "done", "paused", "done"]
@@ -135,6 +137,7 @@ def test_two_processes_have_the_run_of_one_and_the_same_bits_every_time(plan, tr
     assert exact(two) == exact(again) == exact(stopped)
     assert [session["step"] for session in stopped.record()["sessions"]] == [0, 7]
     assert two.record()["runtime"]["data_parallel"] == 2
+    assert two.record()["final"]["perf/mfu"] == pytest.approx(two.record()["final"]["perf/tflops"] / 2)
     assert (
         "data parallel: 2 processes share each batch; another number changes the last digits" in two.record()["notes"]
     )
