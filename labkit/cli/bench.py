@@ -125,26 +125,33 @@ def traps(
 def page(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="What `labkit bench train --save` wrote.", show_default="labkit's own"),
+        typer.Argument(
+            metavar="FILE",
+            help="What --save wrote, of train, attention or kernels.",
+            show_default="labkit's own",
+        ),
     ] = None,
     *,
     debug: Debug = False,
 ) -> None:
-    """The figures of whole training steps as a table in Markdown."""
+    """The figures of a benchmark as a table in Markdown."""
     with answering(debug) as console:
         from labkit.bench import shown
-        from labkit.spec import Mistake
-        from labkit.tracking import record
 
-        found = record.read_json(file or shown.FIGURES)
-        machine = table = ""
-        with suppress(LookupError, TypeError, AttributeError):
-            machine = f"{found['device']}, {found['date']}, torch {found['torch']}, triton {found['triton']}\n"
-            table = shown.table(found) if any("above_floor" in row for row in found["rows"]) else ""
-        if not table:
-            raise Mistake(f"{file or shown.FIGURES}: no figures of `labkit bench train --save FILE`; write that FILE")
-        console.show(machine)
-        console.show(table, whole=True)
+        console.show("\n\n".join(map(_page, [file] if file else shown.FIGURES)), whole=True)
+
+
+def _page(file: Path) -> str:
+    """On what, when and with what it was measured, and the table. Raises Mistake for a file of something else."""
+    from labkit.bench import shown
+    from labkit.spec import Mistake
+    from labkit.tracking import record
+
+    found = record.read_json(file)
+    with suppress(LookupError, TypeError, AttributeError):
+        if table := shown.table(found):
+            return f"{found['device']}, {found['date']}, torch {found['torch']}, triton {found['triton']}\n\n{table}"
+    raise Mistake(f"{file}: no figures of `labkit bench train`, `attention` or `kernels`; give --save FILE to one")
 
 
 def _on_a_gpu() -> None:

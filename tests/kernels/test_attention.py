@@ -349,7 +349,7 @@ class TestOnAGpu:
                 out = attend_packed(qkv * 1, (4, 2), scores, rotation(2048, 128) if turns else None, overwrite=True)
                 found.append([out.detach(), *torch.autograd.grad(out, qkv, dout)])
         for own, by_cudnn in zip(*found, strict=True):
-            assert 0 < (own - by_cudnn).float().norm() < 2e-2 * own.float().norm()
+            assert 0 < (own - by_cudnn).float().norm() < TOLERANCES[torch.bfloat16] * own.float().norm()
 
     def test_offsets_past_two_to_the_31(self) -> None:
         sizes, far = Sizes(2, 200, 4, 2, 64, 64), 2**31 + 4096

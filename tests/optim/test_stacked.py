@@ -16,10 +16,7 @@ from labkit.optim.weights import Weight
 
 Made = Callable[..., Weight]
 
-TOLERANCES = {
-    "cpu": {torch.float32: 1e-5, torch.bfloat16: 0.01},
-    "cuda": {torch.float32: 1e-3, torch.bfloat16: 0.05},  # not yet measured: batched products need not sum as one does
-}
+TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 0.01}
 
 
 @pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu)] if torch.cuda.is_available() else ["cpu"])
@@ -71,7 +68,7 @@ def test_stacks_move_as_each_matrix_does_by_itself(
     run(stacked, together)
     for one, other in zip(apart, together, strict=True):
         moved = (one.value - drawn(*one.value.shape, seed=int(one.name)).to(device)).norm()
-        assert (one.value - other.value).norm() < TOLERANCES[device.type][compute] * moved
+        assert (one.value - other.value).norm() < TOLERANCES[compute] * moved
         if other.copy is not None:
             torch.testing.assert_close(other.copy, other.value.to(compute), rtol=2**-7, atol=0)
     for (_, one), (_, other) in zip(alone.state.items(), stacked.state.items(), strict=True):
