@@ -88,7 +88,7 @@ def plan(tmp_path: Path) -> Callable[..., Run]:
         run, root = Run(tmp_path / name), tmp_path / "project"
         root.mkdir(exist_ok=True)
         (root / "norms_of_mine.py").write_text(NORMS)
-        hashes = capture(run.source, root, [root / "norms_of_mine.py"])
+        hashes = capture(run.source, {"norms_of_mine.py": root / "norms_of_mine.py"})
         spec = {**LITTLE, "model": {**LITTLE["model"], "norm": norm}, **changes}
         run.create(spec, {"base": str(tmp_path), "sources": hashes})
         return run

@@ -61,7 +61,7 @@ def plan(tmp_path: Path) -> Callable[..., Run]:
         for relative, text in (sources or {}).items():
             (root / relative).parent.mkdir(parents=True, exist_ok=True)
             (root / relative).write_text(text)
-        hashes = capture(run.source, root, [root / relative for relative in sources or {}])
+        hashes = capture(run.source, {relative: root / relative for relative in sources or {}})
         run.create({**LITTLE, **(changes or {})}, {"base": str(tmp_path), "sources": hashes})
         return run
 

@@ -54,8 +54,10 @@ class Loaded:
         return not self.called
 
     @property
-    def sources(self) -> list[Path]:
-        """The user's own files that it needs: its own, and the local modules that are imported by now."""
+    def sources(self) -> dict[str, Path]:
+        """The user's own files that it needs, by their places in a copy: its own, and the local modules that are
+        imported by now.
+        """
         return source.imported_sources(self.root, *([self.file] if self.is_file else []))
 
     @property
@@ -95,6 +97,7 @@ def module_of(path: Path) -> tuple[ModuleType, Path]:
         raise Mistake(f"{path}: no such experiment file.{hint}")
     root = project_root(path)
     with faults_of(path):
+        source.check(path, root)
         return source.load(path, root), root
 
 

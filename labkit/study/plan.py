@@ -1,6 +1,5 @@
 """Which runs an experiment needs, and which of them are missing."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -97,17 +96,16 @@ class Planner:
 
     loaded: Loaded
     edition: Edition
-    files: Sequence[Path]
-    """The user's sources."""
+    files: Mapping[str, Path]
+    """The user's sources, by their places in a copy."""
 
     @property
     def experiment(self) -> Experiment:
         return self.loaded.experiment
 
     def hashes(self) -> dict[str, str]:
-        """Each source's SHA-256 by its path relative to the root, as the records have them."""
-        root = self.loaded.root
-        return {_relative(file, root): hashlib.sha256(file.read_bytes()).hexdigest() for file in self.files}
+        """Each source's SHA-256 by its place, as the records have them."""
+        return source.hashes(self.files)
 
     def describe(self, arms: Sequence[Counted], command: str, more: Mapping[str, Any] | None = None) -> None:
         """Write experiment.json: what every reader of the runs needs to know of the comparison."""
@@ -136,7 +134,7 @@ class Planner:
     def plan(self, job: Job, store: Store, more: Mapping[str, Any] | None = None) -> None:
         """Make the run's folder, with its spec, its sources and the facts; one that is there stays as it is."""
         if not job.run.record():
-            sources = source.capture(job.run.source, self.loaded.root, self.files)
+            sources = source.capture(job.run.source, self.files)
             job.run.create(job.spec.as_json(), {**self.facts(job, store, sources), **(more or {})})
 
     def empty(self, job: Job) -> bool:

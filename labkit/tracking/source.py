@@ -4,7 +4,8 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,8 @@ from labkit.spec import Mistake
 from labkit.tracking.record import write_bytes
 
 LABKIT = Path(__file__).resolve().parents[1]
+OTHERS = (LABKIT, Path(sysconfig.get_path("stdlib")).resolve())
+"""What lies in a project, where it does, without belonging to it: Python itself is below many a home folder."""
 
 NEEDED = (
     *("labkit", "torch", "numpy", "pydantic", "pydantic_core", "mlflow", "datasets", "tokenizers", "safetensors"),
@@ -21,10 +24,8 @@ NEEDED = (
 """What labkit imports, some of it late: a module of such a name in the project's root would be taken for it."""
 
 
-def load(file: Path, root: Path) -> ModuleType:
-    """Import a file by path under its dotted name below `root`, which comes first on sys.path for its neighbours.
-
-    Raises Mistake for a file whose name would hide a module of Python's own or an installed one, and for a root in
+def check(file: Path, root: Path) -> None:
+    """Raise Mistake for a file whose name would hide a module of Python's own or an installed one, and for a root in
     which something hides what labkit needs.
     """
     file, root = file.resolve(), root.resolve()
@@ -32,18 +33,21 @@ def load(file: Path, root: Path) -> ModuleType:
         for hiding in (root / f"{needed}.py", root / needed / "__init__.py"):
             if hiding.exists() and not hiding.is_relative_to(LABKIT):
                 raise Mistake(f"{hiding} hides the module {needed!r}, which labkit needs; give it another name")
+    if hidden := _hidden_by(_name(file.relative_to(root)), root):
+        raise Mistake(f"the name {file.name} belongs to {hidden}; give the file another")
+
+
+def load(file: Path, root: Path) -> ModuleType:
+    """Import a file by path under its dotted name below `root`, which comes first on sys.path for its neighbours."""
+    file, root = file.resolve(), root.resolve()
     if str(root) in sys.path:
         sys.path.remove(str(root))
     sys.path.insert(0, str(root))
-    parts = file.relative_to(root).with_suffix("").parts
-    is_package = parts[-1] == "__init__" and len(parts) > 1
-    name = ".".join(parts[:-1] if is_package else parts)
-    if hidden := _hidden_by(name, root):
-        raise Mistake(f"the name {file.name} belongs to {hidden}; give the file another")
+    name = _name(file.relative_to(root))
     loaded = sys.modules.get(name)
     if loaded is not None and Path(loaded.__file__ or "") == file:
         return loaded
-    inside = [str(file.parent)] if is_package else None
+    inside = [str(file.parent)] if _is_package(file.relative_to(root)) else None
     specification = importlib.util.spec_from_file_location(name, file, submodule_search_locations=inside)
     assert specification is not None
     assert specification.loader is not None
@@ -57,6 +61,15 @@ def load(file: Path, root: Path) -> ModuleType:
     return module
 
 
+def _name(relative: Path) -> str:
+    """The dotted name of a file below its root."""
+    return ".".join(relative.parent.parts if _is_package(relative) else relative.with_suffix("").parts)
+
+
+def _is_package(relative: Path) -> bool:
+    return relative.name == "__init__.py" and len(relative.parts) > 1
+
+
 def _hidden_by(name: str, root: Path) -> str:
     """What a top-level module of this name would hide: Python's own, or an installed one; empty for none."""
     if name in sys.stdlib_module_names:
@@ -66,29 +79,41 @@ def _hidden_by(name: str, root: Path) -> str:
     return f"the installed {found.origin}" if found is not None and found.origin else ""
 
 
-def imported_sources(root: Path, *files: Path) -> list[Path]:
-    """The files and every module below `root` that is imported by now, apart from installed packages and labkit."""
-    root, found = root.resolve(), {file.resolve() for file in files}
+def imported_sources(root: Path, *files: Path) -> dict[str, Path]:
+    """The files and every module below `root` that is imported by now, apart from installed packages and labkit.
+
+    Each by its place in a copy, from whose root it is imported under the name that it has here, however it was found:
+    ``src/parts/norms.py`` that was imported as `parts.norms` lies at ``parts/norms.py``.
+    """
+    root = root.resolve()
+    found = {file.resolve().relative_to(root).as_posix(): file.resolve() for file in files}
     resolved = cache(Path.resolve)  # of thousands of files in hundreds of folders
-    for module in list(sys.modules.values()):
+    for name, module in list(sys.modules.items()):
         path = Path(getattr(module, "__file__", None) or "")
         if path.is_absolute() and path.suffix == ".py":
-            path = resolved(path.parent) / path.name
-            path = path.resolve() if path.is_symlink() else path
+            path = path if path.is_relative_to(root) else resolved(path.parent) / path.name
             if _is_own(path, root):
-                found.add(path)
-    return sorted(found)
+                found[_place(name, path.relative_to(root))] = path
+    return dict(sorted(found.items()))
 
 
-def capture(into: Path, root: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Copy files to the same places below `into`; gives each one's SHA-256 by its path relative to `root`."""
-    hashes = {}
-    for file in files:
-        data = file.read_bytes()
-        relative = file.resolve().relative_to(root.resolve())
-        write_bytes(into / relative, data)
-        hashes[str(relative)] = hashlib.sha256(data).hexdigest()
-    return hashes
+def _place(name: str, relative: Path) -> str:
+    """Where the file of a module has to lie below a root to be imported by its name."""
+    steps = (*name.split("."), "__init__") if relative.name == "__init__.py" else tuple(name.split("."))
+    parts = relative.with_suffix("").parts
+    return Path(*steps).with_suffix(".py").as_posix() if parts[-len(steps) :] == steps else relative.as_posix()
+
+
+def capture(into: Path, files: Mapping[str, Path]) -> dict[str, str]:
+    """Copy files to their places below `into`; gives each one's SHA-256 by its place."""
+    for place, file in files.items():
+        write_bytes(into / place, file.read_bytes())
+    return hashes(files)
+
+
+def hashes(files: Mapping[str, Path]) -> dict[str, str]:
+    """Each file's SHA-256 by its place."""
+    return {place: hashlib.sha256(file.read_bytes()).hexdigest() for place, file in files.items()}
 
 
 def own() -> dict[str, str]:
@@ -100,7 +125,7 @@ def own() -> dict[str, str]:
 
 def _is_own(path: Path, root: Path) -> bool:
     """Whether a file is the user's: in the project, and neither labkit's nor installed there."""
-    if not path.is_relative_to(root) or path.is_relative_to(LABKIT):
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else ("site-packages",)
+    if any(part in ("site-packages", "dist-packages") or part.startswith(".") for part in parts):
         return False
-    parts = path.relative_to(root).parts
-    return not any(part in ("site-packages", "dist-packages") or part.startswith(".") for part in parts)
+    return not any(path.resolve().is_relative_to(other) for other in OTHERS)

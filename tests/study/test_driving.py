@@ -61,7 +61,7 @@ def test_an_experiment_of_a_file_keeps_its_name_its_question_and_its_source(
     notebook.experiment = loaded.experiment  # as `from experiments.theta import experiment` leaves it
     found = placed(loaded.experiment)
     assert found == loaded
-    assert {file.name for file in found.sources} == {"theta.py", "baselines.py"}
+    assert set(found.sources) == {"experiments/theta.py", "experiments/baselines.py"}
 
 
 def test_an_experiment_of_a_cell_is_called_something_and_keeps_the_modules_that_it_imports(
@@ -74,8 +74,8 @@ def test_an_experiment_of_a_cell_is_called_something_and_keeps_the_modules_that_
         placed(notebook.mine, "a/b")
     found = placed(notebook.mine, "mine")
     assert (found.name, found.root, found.base) == ("mine", project, project)
-    assert "baselines.py" in {file.name for file in found.sources}
-    assert not any(file.suffix == ".ipynb" for file in found.sources)
+    assert "experiments/baselines.py" in found.sources
+    assert not any(place.endswith(".ipynb") for place in found.sources)
 
 
 def test_a_component_of_a_cell_is_refused_with_its_place(project: Path, notebook: types.ModuleType) -> None:
