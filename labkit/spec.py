@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,8 @@ from pydantic import (
 )
 from pydantic import ValidationError as ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
+
+from labkit.family import kind_of, lacking
 
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """What fp32 and bf16 hold in full: nearer to zero a number would be zero there, and further out infinite."""
@@ -154,7 +156,9 @@ class Choice(Spec):
         if Choice in cls.__bases__:
             cls.variants = {}
             return
-        kind = _kind_of(cls)
+        kind = kind_of(cls)
+        if text := lacking(cls, next(base for base in cls.__mro__ if Choice in base.__bases__)):
+            raise Mistake(text)
         taken = cls.variants.get(kind)
         if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"kind {kind!r} is taken by {taken.__module__}.{taken.__qualname__}")
@@ -261,17 +265,6 @@ def lean(value: Any) -> Any:
         for name, item in value
         if name == "kind" or item != fields[name].get_default(call_default_factory=True)
     }
-
-
-def _kind_of(cls: type[Choice]) -> str:
-    """The one name that a variant's kind can be. Raises TypeError with the line to write."""
-    field = cls.model_fields.get("kind")
-    kind = None if field is None else field.default
-    known = isinstance(kind, str) and field is not None and get_origin(field.annotation) is Literal
-    if field is None or not known or get_args(field.annotation) != (kind,):
-        name = kind if isinstance(kind, str) else cls.__name__.lower()
-        raise TypeError(f'{cls.__qualname__} needs a kind of one name: write  kind: Literal["{name}"] = "{name}"')
-    return str(kind)
 
 
 def _fault(detail: ErrorDetails, root: type[Spec]) -> str:

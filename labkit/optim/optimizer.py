@@ -19,7 +19,7 @@ from labkit.optim.orthogonal import orthogonalized
 from labkit.optim.stacked import Stacked, stackable
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weight, groups
-from labkit.spec import Choice, Count, Number
+from labkit.spec import Choice, Count, Mistake, Number
 
 Rate = Annotated[Number, Field(gt=0)]
 Beta = Annotated[Number, Field(ge=0, lt=1)]
@@ -46,7 +46,7 @@ class Optimizer(Choice):
         Where |Δ| is the spectral norm of a step at learning rate 1, that is divisor · √(fan_out / fan_in) / |Δ|, each
         in multiples of what it is at base width. muP refuses an optimizer without a rule.
         """
-        raise NotImplementedError
+        raise Mistake(f"optimizer: {self.label} does not say how its learning rate follows the width; give it a rate")
 
     @property
     def has_rates(self) -> bool:

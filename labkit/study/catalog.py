@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeGuard, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from labkit.family import is_due, members, unset
 from labkit.spec import Choice, Mistake, Spec, closest, shown, spec_of
 from labkit.tracking.console import Console
 from labkit.train.run import RunSpec
@@ -168,20 +169,17 @@ def _of(kinds: list[str], entry: Entry) -> str:
 
 def _show_own(console: Console, entry: Entry) -> None:
     """What a class of one's own gives."""
-    methods = [method for name, method in vars(entry.family).items() if inspect.isfunction(method) and name[0] != "_"]
-    methods.sort(key=lambda method: not _is_due(method))
-    rows = [[_call(method), "needed" if _is_due(method) else "", _doc(method)] for method in methods]
+    found = sorted(members(entry.family), key=lambda each: not is_due(each[1]))
+    rows = [[f"{name}: {kind}", "needed", ""] for name, kind in unset(entry.family, entry.family)]
+    rows += [[_call(one, function), "needed" if is_due(one) else "", _doc(one)] for _, one, function in found]
     if rows and entry.is_whole:
         console.table(f"{entry.name}: a class of your own", ["method", "", "what it gives"], rows, left=3)
 
 
-def _is_due(method: Callable[..., Any]) -> bool:
-    """Whether a family leaves a method to its variants."""
-    return "NotImplementedError" in method.__code__.co_names
-
-
-def _call(method: Callable[..., Any]) -> str:
-    return f"{method.__name__}({', '.join(inspect.signature(method).parameters)})"
+def _call(member: Any, function: Callable[..., Any]) -> str:
+    """``build(self, width, place)``, or the name of a property."""
+    given = ", ".join(inspect.signature(function).parameters)
+    return function.__name__ if isinstance(member, property) else f"{function.__name__}({given})"
 
 
 def _family_as_json(entry: Entry) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """Run specs, budgets and runtimes."""
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 import pytest
 
 from labkit.model import costs
-from labkit.optim.optimizer import Optimizer
+from labkit.optim.optimizer import Adamw, Optimizer
+from labkit.optim.stepper import Stepper
+from labkit.optim.weights import Weight
 from labkit.spec import Mistake, ValidationError, explain
 from labkit.train.run import Budget, Evaluation, Flops, RunSpec, Runtime, Seed, Steps, Tokens
 
@@ -60,6 +63,9 @@ def test_mup_refuses_an_optimizer_that_does_not_say_how_its_rate_follows_the_wid
         """w ← w - lr sign(g)."""
 
         kind: Literal["sign"] = "sign"
+
+        def build(self, weights: Iterable[Weight]) -> Stepper:
+            return Adamw().build(weights)
 
     assert lab.spec.patched({"optimizer": "sign"}).optimizer == Sign()
     with pytest.raises(ValidationError) as refused:

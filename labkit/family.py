@@ -1,0 +1,101 @@
+"""What a class leaves to those derived from it, and what one of the user's own lacks: told as the lines to write."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any, ClassVar, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+
+
+def kind_of(cls: type[BaseModel]) -> str:
+    """The one name that a variant's kind can be. Raises TypeError with the line to write."""
+    field = cls.model_fields.get("kind")
+    kind = None if field is None else field.default
+    known = isinstance(kind, str) and field is not None and get_origin(field.annotation) is Literal
+    if field is None or not known or get_args(field.annotation) != (kind,):
+        name = kind if isinstance(kind, str) else cls.__name__.lower()
+        raise TypeError(f'{cls.__qualname__} needs a kind of one name: write  kind: Literal["{name}"] = "{name}"')
+    return str(kind)
+
+
+def is_due(member: Any) -> bool:
+    """Whether a class leaves a method or a property to those derived from it."""
+    function = _function(member)
+    return function is not None and "NotImplementedError" in function.__code__.co_names
+
+
+def lacking(cls: type, family: type) -> str:
+    """What a class has to define of a family, or to define otherwise, with the lines to write; empty where nothing."""
+    left = {name: signature(vars(family)[name]) for name in _left(cls, family)}
+    left |= {name: f"{name}: {annotation} = …" for name, annotation in unset(cls, family)}
+    which = f"{'an' if family.__name__[0] in 'AEIO' else 'a'} {family.__name__}"
+    if left:
+        lines = "  and  ".join(left.values())
+        return f"{cls.__name__} is {which} without {' and '.join(left)}; write  {lines}"
+    for name in _otherwise(cls, family):
+        return f"{cls.__name__}.{name} is not what {which} has; write  {signature(vars(family)[name])}"
+    return ""
+
+
+def signature(member: Any) -> str:
+    """``def build(self, width: int, place: Place) -> nn.Module``, as it stands in its file."""
+    function = _function(member)
+    assert function is not None
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    gives = f" -> {ast.unparse(tree.returns)}" if tree.returns else ""
+    prefix = "@property " if isinstance(member, property) else ""
+    return f"{prefix}def {tree.name}({ast.unparse(tree.args)}){gives}"
+
+
+def _function(member: Any) -> FunctionType | None:
+    function = member.fget if isinstance(member, property) else member
+    return function if isinstance(function, FunctionType) else None
+
+
+def members(family: type) -> Iterator[tuple[str, Any, FunctionType]]:
+    """The methods and properties of a family that others may define, by name, each with its function."""
+    for name, member in vars(family).items():
+        if not name.startswith("_") and (function := _function(member)):
+            yield name, member, function
+
+
+def _left(cls: type, family: type) -> Iterator[str]:
+    """What is due and not defined; what others of the family ask for need not be where one of these is replaced."""
+    found = list(members(family))
+    for name, member, _ in found:
+        if is_due(member) and inspect.getattr_static(cls, name) is member:
+            callers = [caller for caller, _, function in found if name in function.__code__.co_names]
+            if all(inspect.getattr_static(cls, each) is vars(family)[each] for each in callers):
+                yield name
+
+
+def unset(cls: type, family: type) -> Iterator[tuple[str, str]]:
+    """The constants that a family names and a class has no value of, each with its type."""
+    for name, annotation in inspect.get_annotations(family).items():
+        if get_origin(annotation) is ClassVar and not hasattr(cls, name):
+            yield name, str(annotation).replace("typing.", "")
+
+
+def _otherwise(cls: type, family: type) -> Iterator[str]:
+    """What is defined as something else than the family has: no property, or with other parameters."""
+    for name, member, function in members(family):
+        own = inspect.getattr_static(cls, name)
+        if own is member or not isinstance(own, FunctionType | property):
+            continue
+        if type(own) is not type(member) or not _takes(_function(own), function.__code__.co_argcount):
+            yield name
+
+
+def _takes(function: FunctionType | None, count: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    if function is None:
+        return False
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    return True
