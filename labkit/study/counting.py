@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labkit.model import Costs, ModelSpec, costs
+from labkit.model import Costs, costs
 from labkit.spec import Mistake
 from labkit.study.experiment import Arm
-from labkit.study.loading import line_of, said, short
 from labkit.study.names import brief
-from labkit.study.own import check_own, defined, own_parts
+from labkit.study.own import told, where
+from labkit.study.rehearsal import rehearse
 from labkit.study.scaling import LAWS
 from labkit.study.sizes import size_at
+from labkit.study.trial import check_own
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,22 +103,16 @@ def counted(arm: Arm, base: Path) -> Counted:
     try:
         with redirect_stdout(sys.stderr):
             vocab = arm.spec.tokenizer.size(base)
-            check_own(arm.spec.model, vocab)
+            check_own(arm.spec, vocab)
             steps = arm.spec.steps(vocab)
-            return Counted(arm, costs(arm.spec.model, vocab), steps)
+            found = Counted(arm, costs(arm.spec.model, vocab), steps)
+            rehearse(arm.spec, vocab, steps, base)
+            return found
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        where = "" if isinstance(error, Mistake) else _where(error, arm.spec.model, base)
-        raise Mistake(f"{place(arm)}: {where}{said(error)}") from error
-
-
-def _where(error: BaseException, model: ModelSpec, base: Path) -> str:
-    """The user's line that the error went through; else where the component that it must come from is defined."""
-    line, own = line_of(error, base / "-"), own_parts(model)
-    if line != short(base / "-"):
-        return f"{line}: "
-    return f"{defined(own[0])}: " if own else ""
+        line = "" if isinstance(error, Mistake) else where(error, arm.spec, base)
+        raise Mistake(f"{place(arm)}: {line}{told(error)}") from error
 
 
 def place(arm: Arm) -> str:

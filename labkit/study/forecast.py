@@ -168,7 +168,7 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
     """
     states = {job: "running" if job.run.owned else need_of(job, "", runner.sources) for job in runner.jobs}
     shapes = {job.counted.arm.name: _shape(job) for job in runner.jobs}
-    own = {shapes[job.counted.arm.name]: own_source(job.counted.arm.spec.model) for job in runner.jobs}
+    own = {shapes[job.counted.arm.name]: own_source(job.counted.arm.spec) for job in runner.jobs}
     known: dict[str, Pace] = {}
     if not again:
         known = recall(runner.slots, own)

@@ -170,6 +170,7 @@ def test_changed_data_makes_it_another_run(project: Path) -> None:
 
 
 BROKEN = '''
+import sys
 from typing import Literal
 from torch import nn
 from experiments.baselines import pico
@@ -183,9 +184,9 @@ class Broken(Norm):
 
 class Fails(nn.Module):
     def forward(self, x):
-        if x.is_meta:  # where it is tried before anything starts
-            return x
-        raise ZeroDivisionError("as it was meant to")
+        if sys.modules["__main__"].__file__.endswith("worker.py"):  # and not where it is tried before anything starts
+            raise ZeroDivisionError("as it was meant to")
+        return x
 
 experiment = Experiment(
     baseline=pico,
