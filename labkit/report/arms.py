@@ -78,10 +78,19 @@ class Outcome:
         """The facts of the record that a comparison rests on."""
         return {"seed": self.seed, **{key: self.record[key] for key in _KEPT if key in self.record}}
 
-    @cached_property
+    @property
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
         """Each key's curve by ascending step."""
-        return self.run.metrics()
+        return self._curves[0]
+
+    @property
+    def garbled(self) -> str:
+        """Where lines of metrics are left out, and how many; empty where none is."""
+        return self._curves[1]
+
+    @cached_property
+    def _curves(self) -> tuple[dict[str, list[tuple[int, float]]], str]:
+        return self.run.curves()
 
     @cached_property
     def documents(self) -> dict[str, DocumentScores]:

@@ -44,6 +44,7 @@ def notes(
 ) -> Iterator[Note]:
     """Every note on a comparison: what has no result first, then unequal budgets, then unequal conditions."""
     yield from (Note("damaged", fault) for fault in damaged)
+    yield from (Note("damaged", run.garbled) for arm in arms for run in arm.outcomes if run.garbled)
     for arm in arms:
         yield from _diverged(arm)
     for arm in arms:

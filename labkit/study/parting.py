@@ -54,6 +54,8 @@ class Parted:
     facts: list[Change]
     curves: list[Parting]
     final: list[Change]
+    damaged: list[str]
+    """What could not be read of the curves."""
 
     def as_json(self) -> dict[str, Any]:
         return {"version": VERSION, **asdict(self)}
@@ -62,13 +64,14 @@ class Parted:
 def parted(here: Run, there: Run) -> Parted:
     """Compare two runs by what is on disk. Raises Mistake for a folder that holds none."""
     records = [_recorded(run) for run in (here, there)]
-    curves = [run.metrics() for run in (here, there)]
+    curves, garbled = zip(*(run.curves() for run in (here, there)), strict=True)
     picked = [{name: _at(record, name.split(".")) for name in FACTS} for record in records]
     return Parted(
         spec=list(_changes(*(dict(_leaves(run.spec())) for run in (here, there)))),
         facts=list(_changes(*(dict(_leaves(facts)) for facts in picked))),
         curves=[_parting(key, *(dict(each.get(key, [])) for each in curves)) for key in CURVES],
         final=list(_changes(*(record.get("final", {}) for record in records))),
+        damaged=[told for told in dict.fromkeys(garbled) if told],
     )
 
 
@@ -82,6 +85,8 @@ def show(console: Console, names: Sequence[str], found: Parted) -> None:
             console.show(f"{title}: the same in both")
     headers = ["curve", "parts at step", *names, "steps in common"]
     console.table("curves", headers, [parting.told for parting in found.curves], left=1)
+    for told in found.damaged:
+        console.say(f"damaged: {told}", "yellow")
 
 
 def _recorded(run: Run) -> Mapping[str, Any]:

@@ -16,17 +16,19 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from labkit.spec import Mistake
 from labkit.tracking.schema import Description, Member, Part, Planned, Record, fault
 
 VERSION = 1
 FINISHED = frozenset({"done", "diverged"})
+OVER = FINISHED | {"pruned"}
+"""Statuses after which nothing more is written."""
 TRIES, PAUSE = 20, 0.01
 """How often, and after how many seconds, a lock is tried again."""
 
@@ -164,34 +166,51 @@ class Run:
         line = json.dumps({"step": step, "time": round(time.time(), 3), **kept}).encode() + b"\n"
         with (self.path / "metrics.jsonl").open("ab+") as file:
             if file.tell() and _last_byte(file.fileno(), file.tell()) != b"\n":
-                line = b"\n" + line  # a killed process left half a line
+                line = self._mend(file) + line
             file.write(line)
+
+    def _mend(self, file: BinaryIO) -> bytes:
+        """Cut off the half line that a killed process left; of a whole one, give the end that it lacks."""
+        data = (self.path / "metrics.jsonl").read_bytes()
+        whole = _whole(data)
+        file.truncate(len(whole))
+        return b"" if whole.endswith(b"\n") or not whole else b"\n"
 
     @property
     def written(self) -> int:
-        """Bytes of metrics that are there; they only grow."""
+        """Bytes of metrics that are there; they grow."""
         file = self.path / "metrics.jsonl"
         return file.stat().st_size if file.is_file() else 0
 
     def lines(self, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
         """The whole lines of metrics from a byte offset on, and the offset to go on from; other lines are skipped."""
+        whole = _whole(self._data(offset))
+        return [line for line in map(_parsed, whole.split(b"\n")) if line], offset + len(whole)
+
+    def _data(self, offset: int = 0) -> bytes:
         try:
             with (self.path / "metrics.jsonl").open("rb") as file:
                 file.seek(offset)
-                data = file.read()
+                return file.read()
         except (FileNotFoundError, IsADirectoryError):
-            return [], offset
-        whole = data[: data.rfind(b"\n") + 1]
-        return [line for line in map(_parsed, whole.split(b"\n")) if line], offset + len(whole)
+            return b""
 
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
         """Each key's curve by ascending step; null becomes NaN."""
-        curves: dict[str, dict[int, float]] = {}
-        for line in self.lines()[0]:
-            for key, value in line.items():
-                if key not in ("step", "time"):
-                    curves.setdefault(key, {})[line["step"]] = math.nan if value is None else value
-        return {key: sorted(curve.items()) for key, curve in curves.items()}
+        return self.curves()[0]
+
+    def curves(self) -> tuple[dict[str, list[tuple[int, float]]], str]:
+        """The same, and where lines are left out since they hold no metrics, and how many; empty where none is.
+
+        Half a line at the end of a run that is not over is none of them: its process died while it wrote, and when the
+        run goes on it is cut off.
+        """
+        data = self._data()
+        given = (data if self.record().get("status") in OVER else _whole(data)).split(b"\n")
+        lines = [line for line in map(_parsed, given) if line]
+        lost = sum(1 for line in given if line.strip()) - len(lines)
+        what = "1 line holds no metrics and is" if lost == 1 else f"{lost} lines hold no metrics and are"
+        return _curves(lines), f"{self.path / 'metrics.jsonl'}: {what} left out" if lost else ""
 
     @contextmanager
     def lock(self) -> Generator[None]:
@@ -335,6 +354,21 @@ def _parsed(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict) or type(value.get("step")) is not int or value.get("time") is None:
         return {}
     return value if value["step"] >= 0 and all(map(_is_figure, value.values())) else {}
+
+
+def _whole(data: bytes) -> bytes:
+    """Metrics up to the end of the last line, which may lack its end but nothing else."""
+    end = data.rfind(b"\n") + 1
+    return data if _parsed(data[end:]) else data[:end]
+
+
+def _curves(lines: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    curves: dict[str, dict[int, float]] = {}
+    for line in lines:
+        for key, value in line.items():
+            if key not in ("step", "time"):
+                curves.setdefault(key, {})[line["step"]] = math.nan if value is None else value
+    return {key: sorted(curve.items()) for key, curve in curves.items()}
 
 
 def _is_figure(value: Any) -> bool:

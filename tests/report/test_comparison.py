@@ -238,7 +238,10 @@ def test_damaged_metrics_cost_only_their_lines(pair) -> None:
     run = pair.at("1e5", 1)
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('[1,2]\n{"time": 1}\n{"step": 3, "time": 1, "val/loss": "low"}\n')
-    assert len(compare(pair.edition).arms[1].outcomes[1].metrics["val/loss"]) == 10
+    comparison = compare(pair.edition)
+    assert len(comparison.arms[1].outcomes[1].metrics["val/loss"]) == 10
+    told = f"{run.path / 'metrics.jsonl'}: 3 lines hold no metrics and are left out"
+    assert [note.text for note in comparison.notes if note.kind == "damaged"] == [told]
 
 
 def test_a_folder_without_an_experiment_is_a_mistake_that_names_it(tmp_path) -> None:

@@ -31,6 +31,16 @@ def test_a_run_does_not_differ_from_its_repetition(tmp_path: Path) -> None:
     assert next((curve.key, curve.step, curve.common) for curve in found.curves) == ("train/loss", None, 4)
 
 
+def test_what_the_curves_are_without_is_told(tmp_path: Path) -> None:
+    here, there = (made(tmp_path / name, SPEC, LOSSES) for name in ("a", "b"))
+    file = there.path / "metrics.jsonl"
+    file.write_text(file.read_text().replace('{"step": 2', '{"step', 1))
+    told = f"{file}: 1 line holds no metrics and is left out"
+    assert (parted(here, there).damaged, parted(here, here).damaged) == ([told], [])
+    shown = CliRunner().invoke(app, ["diff", str(here.path), str(there.path)])
+    assert f"damaged: {told}" in shown.stderr
+
+
 def test_each_difference_is_named_at_its_path(tmp_path: Path) -> None:
     other = {"model": {"norm": {"kind": "layer", "eps": 1e-5, "bias": True}, "d_model": 8}, "seed": {"data": 0}}
     here = made(tmp_path / "a", SPEC, LOSSES, versions={"torch": "2.11"}, final={"val/loss": 4.0})

@@ -75,9 +75,48 @@ def test_half_a_line_of_a_killed_process_costs_no_other_line(run: Run) -> None:
     run.append(1, {"train/loss": 3.0})
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 2, "train/lo')
-    assert run.metrics() == {"train/loss": [(1, 3.0)]}
+    _, offset = run.lines()
+    assert run.curves() == ({"train/loss": [(1, 3.0)]}, "")
     run.append(2, {"train/loss": 2.0})
-    assert run.metrics() == {"train/loss": [(1, 3.0), (2, 2.0)]}
+    assert run.curves() == ({"train/loss": [(1, 3.0), (2, 2.0)]}, "")
+    assert [line["step"] for line in run.lines(offset)[0]] == [2]
+
+
+def test_half_a_first_line_leaves_nothing(run: Run) -> None:
+    (run.path / "metrics.jsonl").write_text('{"step": 2, "train/lo')
+    run.append(2, {"train/loss": 2.0})
+    assert (run.path / "metrics.jsonl").read_text().startswith('{"step": 2, "time"')
+
+
+def test_a_last_line_that_lacks_only_its_end_counts(run: Run) -> None:
+    run.append(1, {"train/loss": 3.0})
+    file = run.path / "metrics.jsonl"
+    file.write_bytes(file.read_bytes().rstrip(b"\n"))
+    _, offset = run.lines()
+    assert run.curves() == ({"train/loss": [(1, 3.0)]}, "")
+    run.append(2, {"train/loss": 2.0})
+    assert run.curves() == ({"train/loss": [(1, 3.0), (2, 2.0)]}, "")
+    assert [line["step"] for line in run.lines(offset)[0]] == [2]
+
+
+def test_lines_that_hold_no_metrics_are_counted(run: Run) -> None:
+    run.append(1, {"train/loss": 3.0})
+    file = run.path / "metrics.jsonl"
+    file.write_text('{"step": 1, "train/lo\n\n' + file.read_text())
+    assert run.curves() == ({"train/loss": [(1, 3.0)]}, f"{file}: 1 line holds no metrics and is left out")
+    file.write_text("step,loss\n" + file.read_text())
+    assert run.curves()[1] == f"{file}: 2 lines hold no metrics and are left out"
+
+
+@pytest.mark.parametrize(("status", "lost"), [("running", 0), ("failed", 0), ("paused", 0), ("done", 1), ("pruned", 1)])
+def test_half_a_line_at_the_end_is_lost_only_where_the_run_is_over(run: Run, status: str, lost: int) -> None:
+    run.create({}, {})
+    run.append(1, {"train/loss": 3.0})
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "train/lo')
+    run.update(status=status)
+    curves, told = run.curves()
+    assert (curves, bool(told)) == ({"train/loss": [(1, 3.0)]}, bool(lost))
 
 
 def test_lines_are_followed_from_where_the_reader_left(run: Run) -> None:

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 def sync(edition: Edition, uri: str, say: Callable[[str], None] = on_stderr) -> int:
     """Bring MLflow up to the records, whatever was lost there; the number of runs that had something to tell.
 
-    A run whose record cannot be read is left out, and `say` gets why. Raises Mistake where the store cannot be used.
+    A run whose record cannot be read is left out, and so are lines of metrics that hold none; `say` gets why. Raises
+    Mistake where the store cannot be used.
     """
     for fault in edition.damaged():
         say(f"left out: {fault}")
+    for garbled in filter(None, (run.curves()[1] for run in begun(edition))):
+        say(garbled)
     return Session(edition, uri).push() if begun(edition) else 0
 
 

@@ -220,6 +220,16 @@ def test_a_damaged_run_is_left_out_and_said_and_the_others_are_told(make: Callab
     assert not pending(edition, uri)
 
 
+def test_lines_that_hold_no_metrics_are_said(edition: Edition, uri: str) -> None:
+    (run,) = edition.runs()
+    finish(run)
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write("garbled\n")
+    said: list[str] = []
+    sync(edition, uri, said.append)
+    assert said == [f"{run.path / 'metrics.jsonl'}: 1 line holds no metrics and is left out"]
+
+
 def test_a_run_that_another_took_the_place_of_leaves_no_point(edition: Edition, uri: str) -> None:
     (run,) = edition.runs()
     finish(run)
