@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.report import formats
@@ -21,16 +21,28 @@ TRAINING = 0.9
 
 @dataclass
 class Pace:
-    """How far one run is, and how fast it goes since it was first seen moving."""
+    """How far one run is, and how fast it goes since it was seen moving: what an earlier session made counts as made,
+    and never as speed.
+    """
 
     job: Job
     started: float
     offset: int = 0
-    step: int = 0
+    begun: int = field(init=False)
+    """The step that it goes on from."""
+    step: int = field(init=False)
     loss: float | None = None
     speed: float | None = None
     origin: tuple[int, float] | None = None
     latest: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.begun = self.step = kept(self.job)
+
+    @property
+    def gained(self) -> float:
+        """The share of the training that was made since."""
+        return max(0.0, self.done - self.begun / self.job.counted.steps)
 
     @property
     def done(self) -> float:
@@ -63,12 +75,23 @@ class Pace:
         """Read what was written since the last look."""
         lines, self.offset = self.job.run.lines(self.offset)
         for line in lines:
-            self.step, self.latest = max(self.step, line["step"]), line["time"]
             if "train/loss" in line:
                 self.loss = math.nan if line["train/loss"] is None else line["train/loss"]
-            self.speed = line.get("perf/tokens_per_s") or self.speed
-        if lines and self.origin is None and self.latest >= self.started:
-            self.origin = (self.step, self.latest)
+            if line["time"] >= self.started:
+                self._move(line["step"], line["time"])
+                self.speed = line.get("perf/tokens_per_s") or self.speed
+
+    def _move(self, step: int, now: float) -> None:
+        """Be at a step; one before the last is that of another worker, which began at a checkpoint."""
+        if self.origin is None or step < self.step:
+            self.origin = (step, now)
+        self.step, self.latest = step, now
+
+
+def kept(job: Job) -> int:
+    """The step that a run goes on from: that of its last checkpoint."""
+    names = (path.name.removeprefix("step-") for path in job.run.checkpoints.glob("step-*"))
+    return max((int(name) for name in names if name.isdigit()), default=0)
 
 
 class Watch:
@@ -79,34 +102,40 @@ class Watch:
         self.total = sum(job.counted.flops for job in jobs)
         self.count, self.over = len(jobs), len(jobs) - len(ahead)
         self.behind = self.total - sum(job.counted.flops for job in ahead)
+        self.waiting = {job: kept(job) / job.counted.steps for job in ahead}
+        """What was made before of each run that is not at work, as a share."""
         self.training = _training(job.run.record() for job in jobs)
-        self.first, self.began = self.behind, time.monotonic()
+        self.gained, self.began = 0.0, time.monotonic()
+        """FLOPs that this session made in runs that are no longer at work, and since when."""
         self.width = max(len(job.name) for job in jobs)
         self.paces: dict[Job, Pace] = {}
         self._set_all()
 
     def start(self, job: Job) -> None:
         pace = self.paces[job] = Pace(job, time.time())
+        self.waiting.pop(job, None)
         pace.look()
-        begun = f"from step {pace.step} on" if pace.step else ""
-        self.first += pace.done * self.training * job.counted.flops
+        begun = f"from step {pace.begun} on" if pace.begun else ""
         if not self.console.live:
             self.console.say(f"{job.name:<{self.width}}  starts {begun}".rstrip())
 
     def end(self, job: Job, answer: Answer) -> None:
         """Say how a run ended; a failure with where it is told."""
-        self.paces.pop(job, None)
-        if answer.status == "busy":
-            self.gauges.drop(self._title(job))
-            return
-        if answer.status not in ("paused", "elsewhere"):
+        if pace := self.paces.pop(job, None):
+            whole = answer.status == "done"
+            rest = (1 - self.training * pace.begun / job.counted.steps) * job.counted.flops
+            self.gained += rest if whole else self._gained(pace)
+        if answer.status in ("busy", "paused", "elsewhere"):
+            self.waiting[job] = kept(job) / job.counted.steps
+        else:
+            self.waiting.pop(job, None)
             self.over += 1
             self.behind += job.counted.flops
             self.training = _training(one.run.record() for one in self.jobs)
-            self.first += job.counted.flops if answer.status == "over" else 0.0
-        self._set_all()
         self.gauges.drop(self._title(job))
-        self.console.say(f"{job.name:<{self.width}}  {_outcome(job, answer)}", STYLES.get(answer.status, ""))
+        if answer.status != "busy":
+            self._set_all()
+            self.console.say(f"{job.name:<{self.width}}  {_outcome(job, answer)}", STYLES.get(answer.status, ""))
 
     def tick(self) -> None:
         """Look at what the workers have written, and show it."""
@@ -125,11 +154,11 @@ class Watch:
         """
         if self.training == TRAINING and self.paces and all(pace.is_at_the_end for pace in self.paces.values()):
             return None
-        gained, passed = self._now() - self.first, time.monotonic() - self.began
+        gained, passed = self._made(), time.monotonic() - self.began
         return passed * (self.total - self._now()) / gained if gained > 0 else None
 
     def _set_all(self) -> None:
-        if self._now() <= self.first:
+        if self._made() <= 0:
             self.began = time.monotonic()
         if self.over == self.count:
             self.gauges.drop(f"{'all':<{self.width}}")
@@ -138,7 +167,16 @@ class Watch:
         self.gauges.set(f"{'all':<{self.width}}", self._now(), self.total, note)
 
     def _now(self) -> float:
-        return self.behind + sum(pace.done * self.training * pace.job.counted.flops for pace in self.paces.values())
+        """FLOPs that are behind the experiment."""
+        shares = [*self.waiting.items(), *((job, pace.done) for job, pace in self.paces.items())]
+        return self.behind + sum(share * self.training * job.counted.flops for job, share in shares)
+
+    def _made(self) -> float:
+        """Those that this session made."""
+        return self.gained + sum(map(self._gained, self.paces.values()))
+
+    def _gained(self, pace: Pace) -> float:
+        return pace.gained * self.training * pace.job.counted.flops
 
     def _title(self, job: Job) -> str:
         return f"{job.name:<{self.width}}"

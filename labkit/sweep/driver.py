@@ -132,6 +132,7 @@ class Driver:
         needs = self.folders.plan(work.job, params, tags)
         self.trials.describe(self.folders)
         work.pace = Pace(work.job, time.time())
+        work.before += work.pace.begun / work.counted.steps if needs else 1.0
         if not needs:
             self._ended(work, Answer(work.job.run.record()["status"]), live)
         elif self._judge(work):  # it was under way before, and has been seen enough of

@@ -24,9 +24,10 @@ class Live:
         self.console, self.gauges, self.branches = console, gauges, branches
         self.total = sum(branch.trials for branch in branches)
         self.began, self.looked = time.monotonic(), 0.0
-        self.first = self._over()
+        self.over = self._over()
+        self.first: float = self.over
+        """Trials that were made before, and the part that was of those that ended since."""
         self.note = ""
-        self.over = self.first
 
     def say(self, text: str) -> None:
         self.console.say(text, "yellow")
@@ -34,6 +35,8 @@ class Live:
     def end(self, work: Work, state: str, why: str) -> None:
         """Say how a trial ended."""
         self.gauges.drop(work.name)
+        if work.branch is not None and state in ("done", "pruned", "diverged"):
+            self.first += min(1.0, work.before / (work.at + 1))
         told = [work.name, self._told(work, state, why)]
         if work.asked is not None:
             told.append(short(work.asked.params))
@@ -94,5 +97,5 @@ class Live:
             trial = min(best, key=lambda one: sign * one.values[0])
             parts.append(f"best {formats.figure(first.key, trial.values[0])} ({short(trial.params)})")
         gained = self.over - self.first
-        left = (time.monotonic() - self.began) * (self.total - self.over) / gained if gained else None
+        left = (time.monotonic() - self.began) * (self.total - self.over) / gained if gained > 0 else None
         return "  ".join([*parts, f"{clock(left)} left"])

@@ -32,6 +32,8 @@ class Work:
     pruned_at: int = 0
     """The step whose value ended it; 0: none has."""
     pace: Pace | None = None
+    before: float = 0.0
+    """How many of its runs were made before it was taken up here, in whole ones."""
     values: list[list[float]] = field(default_factory=list[list[float]])
     """Of each finished run, by objective."""
 

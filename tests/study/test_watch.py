@@ -89,6 +89,81 @@ def test_the_whole_counts_what_was_done_before_but_not_as_speed(tmp_path: Path, 
     assert watch.over == 4
 
 
+def interrupted(one: Job, written: int, saved: int) -> Job:
+    """With so many steps on record, and a checkpoint of so many."""
+    for step in range(10, written + 1, 10):
+        one.run.append(step, {"train/loss": 3.0, "perf/tokens_per_s": 9e9})
+    (one.run.checkpoints / f"step-{saved:09}").mkdir(parents=True)
+    return one
+
+
+def test_steps_made_before_an_interruption_are_made_but_tell_no_speed(tmp_path: Path, now: list[float]) -> None:
+    """Steps 31 to 60 are lost with the worker, and made again."""
+    one = interrupted(job(tmp_path, "a"), written=60, saved=30)
+    now[0] = 1000
+    pace = Pace(one, started=now[0])
+    pace.look()
+    assert (pace.done, pace.left, pace.note) == (0.3, None, " 30/100  loss 3.0000      - tok/s  -:-- left")
+    for step in (40, 50):
+        now[0] = 1000 + step
+        one.run.append(step, {"train/loss": 2.0, "perf/tokens_per_s": 4000.0})
+        pace.look()
+    assert (pace.done, pace.gained) == (0.5, pytest.approx(0.2))
+    assert pace.note == " 50/100  loss 2.0000  4.00k tok/s  0:50 left"
+
+
+def test_a_run_that_another_worker_takes_up_is_timed_from_there(tmp_path: Path, now: list[float]) -> None:
+    pace = Pace(job(tmp_path, "a"), started=now[0])
+    for step, later in ((10, 10), (60, 20), (30, 1000), (40, 1001)):
+        now[0] = 100 + later
+        pace.job.run.append(step, {"train/loss": 3.0})
+        pace.look()
+    assert (pace.done, pace.left) == (0.4, pytest.approx(6.0))
+
+
+def test_the_time_left_of_the_whole_rests_on_what_this_session_made(tmp_path: Path, now: list[float]) -> None:
+    jobs = [interrupted(job(tmp_path, name), written=80, saved=80) for name in ("a", "b")]
+    shown = Shown()
+    now[0] = 1000
+    watch = Watch(Console(), shown, jobs, jobs)
+    assert shown.notes["all"] == (pytest.approx(0.9 * 0.8), "0/2 runs  -:-- left")
+    watch.start(jobs[0])
+    for step in (81, 90):
+        now[0] += 10
+        jobs[0].run.append(step, {"train/loss": 3.0})
+        watch.tick()
+    left, made = 2 - 0.9 * (0.9 + 0.8), 0.9 * 0.1
+    assert watch.left == pytest.approx(20 * left / made)
+
+
+def test_a_run_that_is_put_back_is_counted_once(tmp_path: Path, now: list[float]) -> None:
+    one = job(tmp_path, "a")
+    watch = Watch(Console(), Shown(), [one], [one])
+    watch.start(one)
+    for step in (10, 50):
+        now[0] += 10
+        one.run.append(step, {"train/loss": 3.0})
+        watch.tick()
+    before = watch.left
+    interrupted(one, written=0, saved=50)
+    watch.end(one, Answer("busy"))
+    watch.start(one)
+    assert watch.left == pytest.approx(before)
+
+
+def test_a_run_that_ends_early_is_not_taken_for_a_fast_one(tmp_path: Path, now: list[float]) -> None:
+    jobs = [job(tmp_path, name) for name in ("a", "b", "c")]
+    jobs[0].run.create({}, {"diverged_at": 10})
+    watch = Watch(Console(), Shown(), jobs, jobs)
+    watch.start(jobs[0])
+    for step in (5, 10):
+        now[0] += 10
+        jobs[0].run.append(step, {"train/loss": 3.0})
+        watch.tick()
+    watch.end(jobs[0], Answer("diverged"))
+    assert watch.left == pytest.approx(20 * 2 / (0.9 * 0.1))
+
+
 def test_a_run_at_its_last_step_is_being_evaluated_and_the_whole_is_not_over(tmp_path: Path, now: list[float]) -> None:
     jobs = [job(tmp_path, name) for name in ("a", "b")]
     jobs[0].run.create({}, {})
