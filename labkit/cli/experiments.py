@@ -152,7 +152,7 @@ def show(
         from labkit.study.loading import recorded_costs
 
         if not target.endswith(".py") and (Path(target).is_dir() or target.count(":") >= 2):
-            folder = run_of(target, runs).path
+            folder = run_of(target, runs, console.say).path
             spec = recorded(folder)
             counts = recorded_costs(folder, spec)
             if as_json:
@@ -207,7 +207,7 @@ def report(target: Target, *, as_json: AsJson = False, runs: Runs = None, debug:
         from labkit.spec import Mistake
         from labkit.study.finding import edition_of
 
-        edition = edition_of(target, runs)
+        edition = edition_of(target, runs, console.say)
         if (told := edition.description()).get("kind") == "sweep":
             raise Mistake(f"{edition.title} is a sweep; write  {told['command']}")
         conclude(console, edition, as_json, again=True)

@@ -45,7 +45,7 @@ def generate(
         heat = 0.0 if greedy else 1.0 if temperature is None else temperature
         fields = {"tokens": tokens, "top_k": top_k, "top_p": top_p, "seed": seed}
         sampling = checked(Sampling, **fields, temperature=heat)
-        runtime, found = checked(Runtime, device=device), run_of(target, runs)
+        runtime, found = checked(Runtime, device=device), run_of(target, runs, console.say)
         spec = recorded(found.path)
         with settings(runtime) as chosen:
             writer = Writer.opened(found, spec, chosen, console)
@@ -101,7 +101,7 @@ def export_model(
         from labkit.interop import export_run
         from labkit.study.finding import run_of
 
-        run = run_of(target, runs)
+        run = run_of(target, runs, console.say)
         spec = recorded(run.path)
         exported = export_run(run, spec, folder, console)
         for note in exported.notes:

@@ -22,7 +22,7 @@ def table(
         from labkit.report.latex import latex
         from labkit.study.finding import edition_of
 
-        found = compared(edition_of(target, runs))
+        found = compared(edition_of(target, runs, console.say))
         console.document((latex(found) if tex else found.markdown()).rstrip("\n"))
 
 
@@ -44,7 +44,7 @@ def compare(
         from labkit.spec import Mistake
         from labkit.study.finding import edition_of
 
-        editions = list(dict.fromkeys(edition_of(target, runs) for target in targets))
+        editions = list(dict.fromkeys(edition_of(target, runs, console.say) for target in targets))
         if len(editions) < 2:
             raise Mistake(f"{' '.join(targets)}: name two or more experiments to compare")
         found = across([compared(edition) for edition in editions])

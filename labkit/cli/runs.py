@@ -3,6 +3,7 @@
 import os
 import sys
 import webbrowser
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -25,7 +26,8 @@ def diff(
         from labkit.study.finding import run_of
         from labkit.study.parting import parted, show
 
-        found = parted(run_of(here, runs), run_of(there, runs))
+        say = cache(console.say)  # of both the same need be said only once
+        found = parted(run_of(here, runs, say), run_of(there, runs, say))
         if as_json:
             write_json(console, found.as_json())
         else:
@@ -84,7 +86,7 @@ def ui(
 
         name = target.removesuffix(mlflow.VERDICTS)
         folder = runs_folder(name, runs)
-        edition, verdicts = latest(name, runs), name != target
+        edition, verdicts = latest(name, runs, console.say), name != target
         mlflow.serve(mlflow.default_uri(folder), port, edition, say, runs=folder, verdicts=verdicts)
 
 

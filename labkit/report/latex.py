@@ -74,6 +74,7 @@ def _caption(comparison: Comparison) -> str:
     analysis = comparison.analysis
     said = [
         comparison.question or comparison.title,
+        *([] if comparison.edition == "main" else [f"Edition {comparison.edition}"]),
         f"Difference in {comparison.metric} to the baseline (*), paired over n = {plural(analysis.seeds, 'seed')}; "
         f"simultaneous 95 % intervals (Dunnett, arm + seed, σ = {value(analysis.sigma)} with {analysis.dof} degrees of "
         f"freedom); tie margin ±{analysis.margin:g} nats",

@@ -1,11 +1,19 @@
 """Experiments that have been run, found by their file, their name or their folder."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from labkit.spec import Mistake, closest
 from labkit.study.names import safe
 from labkit.tracking.record import Edition, Run
+
+Say = Callable[[str], None]
+"""What takes a line for whoever asked."""
+
+
+def nothing(text: str) -> None:
+    """Nobody asked to be told."""
 
 
 def project_root(file: Path) -> Path:
@@ -38,7 +46,7 @@ def editions_of(target: str, runs: Path | None) -> list[Edition]:
     folder = runs_folder(target, runs)
     everything = [Edition(path.parent) for path in sorted(folder.glob("*/*/experiment.json"))]
     name = experiment_name(Path(target)) if target.endswith(".py") else target
-    found = [edition for edition in everything if not name or name in (edition.name, edition.title, str(edition.path))]
+    found = [one for one in everything if not name or name in (one.name, one.title, _named(one), str(one.path))]
     if runs and not folder.is_dir():
         raise Mistake(f"--runs {runs}: there is no such folder; write the one that the experiments were run with")
     if not found:
@@ -61,40 +69,87 @@ def _missing(name: str, folder: Path, everything: Sequence[Edition]) -> str:
     )
 
 
-def edition_of(target: str, runs: Path | None) -> Edition:
-    """One edition: as named, or "main", or the only one. Raises Mistake where that leaves a choice."""
+def edition_of(target: str, runs: Path | None, say: Say = nothing) -> Edition:
+    """One edition: as named, or "main", or the only one; where another could be meant, `say` gets how it is asked for.
+
+    Raises Mistake where that leaves a choice.
+    """
     if not isinstance(target, str) or not target:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Mistake(f"{target!r} names no experiment; write its file or its name, such as 'rope_theta'")
-    found = editions_of(target, runs)
+    everything = editions_of(target, runs)
+    found = [edition for edition in everything if not _is_search(edition)] or everything
     main = [edition for edition in found if edition.edition == "main"]
     if len(found) > 1 and not main:
-        raise Mistake(
-            f"{target}: there are several editions; choose from: {', '.join(edition.title for edition in found)}."
-        )
-    return main[0] if main else found[0]
+        raise Mistake(f"{target}: there are several editions; choose from: {_asked_for(found, runs)}.")
+    taken = main[0] if main else found[0]
+    if target not in (_named(taken), str(taken.path)):
+        _tell(target, taken, [edition for edition in found if edition != taken], runs, say)
+    return taken
 
 
-def run_of(target: str, runs: Path | None) -> Run:
+def _tell(target: str, taken: Edition, others: Sequence[Edition], runs: Path | None, say: Say) -> None:
+    """Say what was taken where it is not all that could be meant."""
+    if others:
+        say(f"{target}: this is the edition main; there is also {_asked_for(others, runs)}")
+    elif taken.edition != "main":
+        say(f"{target}: this is {taken.title}, the only edition that has been run")
+
+
+def _asked_for(editions: Sequence[Edition], runs: Path | None) -> str:
+    """What to write for each of some editions."""
+    folder = editions[0].path.parents[1]
+    where = "" if folder == runs_folder("", runs) else f" (with --runs {folder})"
+    return ", ".join(edition.title for edition in editions) + where
+
+
+def _named(edition: Edition) -> str:
+    """Its name with its edition, also where that is main."""
+    return f"{edition.name}@{edition.edition}"
+
+
+def _is_search(edition: Edition) -> bool:
+    """Whether it holds the trials of a sweep, or those that an experiment was tuned by."""
+    with suppress(Mistake):
+        return edition.description().get("kind") == "sweep"
+    return False
+
+
+def run_of(target: str, runs: Path | None, say: Say = nothing) -> Run:
     """One run: its folder, or ``experiment:variant:seed`` of those on record. Raises Mistake where there is none."""
     if Path(target).is_dir() or target.count(":") < 2:
         return Run(Path(target).absolute())
     experiment, _, rest = target.partition(":")
     variant, _, seed = rest.rpartition(":")
-    edition = edition_of(experiment, runs)
-    known = {f"{run.path.parent.name}:{run.record().get('seed_index')}": run for run in edition.runs()}
+    edition = edition_of(experiment, runs, say)
+    known: dict[str, list[Run]] = {}
+    for run in edition.runs():
+        known.setdefault(f"{run.path.parent.name}:{run.record().get('seed_index')}", []).append(run)
     if f"{variant}:{seed}" not in known:
         for fault in edition.damaged():
             if f"/{variant}/seed{seed}-" in fault:
                 raise Mistake(fault)
         hint = closest(f"{variant}:{seed}", known) if known else " It has no runs yet."
         raise Mistake(f"{target}: {edition.title} has no run {variant}:{seed}.{hint}")
-    return known[f"{variant}:{seed}"]
+    found = known[f"{variant}:{seed}"]
+    if len(found) == 1:
+        return found[0]
+    taken, *others = _as_it_is_now(found, edition)
+    folders = ", ".join(str(run.path) for run in others)
+    say(f"{target}: this is {taken.path.name}, of the variant as it was run last; there is also {folders}")
+    return taken
 
 
-def latest(target: str, runs: Path | None) -> Edition | None:
+def _as_it_is_now(found: Sequence[Run], edition: Edition) -> list[Run]:
+    """Runs of one variant and seed: that of the variant as it is described first, then those begun last."""
+    now = {arm["fingerprint"] for arm in edition.description().get("arms", [])}
+    order = {run: (run.record()["arm"] in now, run.record().get("started") or 0.0) for run in found}
+    return sorted(found, key=order.__getitem__, reverse=True)
+
+
+def latest(target: str, runs: Path | None, say: Say = nothing) -> Edition | None:
     """The edition named; else the one run last, None where there is none."""
     if target:
-        return edition_of(target, runs)
+        return edition_of(target, runs, say)
     described = runs_folder("", runs).glob("*/*/experiment.json")
     return max((Edition(path.parent) for path in described), key=_written, default=None)
 

@@ -10,6 +10,7 @@ from labkit.report.comparison import Comparison, compare
 from labkit.report.excerpt import excerpt
 from labkit.report.words import shown
 from labkit.study.finding import edition_of
+from labkit.tracking.console import Console
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -20,7 +21,12 @@ def results(target: str, runs: str | Path | None = None) -> "Results":
 
     `runs` is the folder of the runs, the project's unless given. Raises Mistake where nothing has been run.
     """
-    return Results(compare(edition_of(target, None if runs is None else Path(runs))))
+    console = Console()
+    comparison = compare(edition_of(target, None if runs is None else Path(runs), console.say))
+    for note in comparison.notes:
+        if note.kind == "damaged":
+            console.say(f"damaged: {note.text}", "yellow")
+    return Results(comparison)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The LaTeX table: traced to its records, and safe in whatever users call their arms."""
 
 import re
+from dataclasses import replace
 
 from labkit.report.comparison import compare
 from labkit.report.latex import latex, tex
@@ -23,6 +24,14 @@ def test_the_caption_has_question_n_method_and_the_hash_of_the_records(pair) -> 
         assert words in caption
     pair.run("1e5", 0, 1.5)
     assert compare(pair.edition).hash != first.hash
+
+
+def test_the_caption_tells_an_edition_that_is_not_the_file_as_it_stands(synthetic) -> None:
+    experiment = synthetic()
+    experiment.arm("baseline")
+    whole = compare(experiment.edition)
+    assert "Does theta matter? Difference in" in latex(whole)
+    assert "Does theta matter? Edition steps=20. Difference in" in latex(replace(whole, edition="steps=20"))
 
 
 def test_what_users_write_is_printed_letter_for_letter() -> None:

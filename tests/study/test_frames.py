@@ -35,6 +35,16 @@ def found(tmp_path: Path) -> Results:
     return results("theta", tmp_path / "runs")
 
 
+def test_lines_that_hold_no_metrics_are_told_once(
+    found: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = found.comparison.outcomes[0].run.path / "metrics.jsonl"
+    file.write_text("garbled\n" + file.read_text())
+    again = results("theta", tmp_path / "runs")
+    assert len(again.curves) == len(found.curves)
+    assert " ".join(capsys.readouterr().err.split()) == f"damaged: {file}: 1 line holds no metrics and is left out"
+
+
 def test_arms_are_told_with_their_differences(found: Results) -> None:
     assert list(found.arms.index) == ["baseline", "1e5"]
     assert found.arms.loc["1e5", "val/loss"] == pytest.approx(2.55)
