@@ -46,7 +46,7 @@ def plan(tmp_path: Path) -> Callable[..., Run]:
     def planned(name: str, source: str = "", **changes: Any) -> Run:
         run = Run(tmp_path / name)
         (tmp_path / "mine.py").write_text(source)
-        sources = capture(run.source, tmp_path, [tmp_path / "mine.py"] if source else [])
+        sources = capture(run.source, {"mine.py": tmp_path / "mine.py"} if source else {})
         run.create({**SHARED, **changes}, {"base": str(tmp_path), "sources": sources})
         return run
 
