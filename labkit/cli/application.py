@@ -38,7 +38,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; the entry point of `labkit` and of `python -m labkit`. SIGTERM is a Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell has it of what runs in the background
+            signal.signal(number, _interrupt)
     gc.set_threshold(GARBAGE)
     output = lenient()
     try:
@@ -48,6 +50,11 @@ def main() -> None:
         code = left.code
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except Exception:
+        if not _State.is_interrupted:
+            raise
+        code = INTERRUPTED  # which a library took for a failure of its own, as numpy does while it is imported
+        sys.stderr.write("interrupted\n")
     sys.stdout.flush()
     if output.failure:
         sys.stderr.write(f"labkit: cannot write to standard output: {output.failure}\n")
@@ -56,6 +63,11 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(INTERRUPTED)
     sys.exit(code)
+
+
+def _interrupt(*_: Any) -> None:
+    _State.is_interrupted = True
+    raise KeyboardInterrupt
 
 
 def _say_version(asked: bool) -> None:
@@ -79,6 +91,7 @@ def everywhere(
 
 class _State:
     debug = False
+    is_interrupted = False
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
 from labkit.spec import Mistake, ValidationError
 from labkit.study.calls import ROWS
+from labkit.study.honest import check_honest
 from labkit.study.own import defined, is_of_a_device, own_parts, parts_of, told, where
 from labkit.study.trial import aside
 from labkit.train.checkpoint import packed
@@ -101,6 +102,8 @@ def _tried(spec: RunSpec, vocab: int, steps: int) -> None:
         elif _work(short, vocab) <= CHEAP:
             try:
                 _steps(short, vocab, factors)
+            except Mistake:
+                raise
             except Exception as error:
                 _passes(spec, vocab)
                 if any(word in str(error) for word in PRECISIONS):
@@ -151,3 +154,5 @@ def _steps(spec: RunSpec, vocab: int, factors: Sequence[float]) -> None:
     model.eval()
     with torch.no_grad():
         model.losses(tokens_BT[:, :-1], tokens_BT[:, 1:])
+    if own := [part for part in own_parts(spec) if part in parts_of(spec.model)]:
+        check_honest(spec, own, tokens_BT, vocab)

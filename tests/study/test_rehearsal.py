@@ -177,6 +177,26 @@ class Mine(Residual):
 """,
         r"mine\.py:\d+: .*list",
     ),
+    "a feed-forward unit that reads the next token": (
+        FEED,
+        module("FeedForward", "def forward(self, x): return self.gain * torch.roll(x, -1, 1)"),
+        r"mine\.py:\d+: Mine lets a token see later ones: what is predicted after token 16 of 32 changed",
+    ),
+    "a norm over all tokens": (
+        NORM,
+        module("Norm", "def forward(self, x): return self.gain * (x - x.mean(-2, keepdim=True))"),
+        r"mine\.py:\d+: Mine lets a token see later ones",
+    ),
+    "a branch that is zero at the start, and reads on": (
+        FEED,
+        module("FeedForward", "def forward(self, x): return (self.gain - 1) * torch.roll(x, -1, -2)"),
+        r"mine\.py:\d+: Mine lets a token see later ones",
+    ),
+    "a module that learns nothing": (
+        FEED,
+        module("FeedForward", "def forward(self, x): return (x * self.gain).detach()"),
+        r"mine\.py:\d+: Module\.forward leaves all 16 numbers of its parameters without a gradient",
+    ),
     "an optimizer of another library": (
         "optimizer",
         """
@@ -260,6 +280,19 @@ def test_what_would_fail_in_the_worker_is_told_before_anything_starts(write: Wri
     path, code, told = WRONG[wrong]
     with pytest.raises(Mistake, match=rf"variant 'mine': .*{told}"):
         tried(made(write, code, path))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return self.gain * x.cumsum(-2)",
+        "return self.gain * (x + torch.rand_like(x))",
+        "self.times = getattr(self, 'times', 0) + 1; return self.gain * x * self.times",
+        "return self.gain * x.roll(1, -2)[..., 1:, :].new_zeros(()) + self.gain * x",
+    ],
+)
+def test_what_depends_on_earlier_tokens_on_chance_or_on_calls_is_let_pass(write: Write, forward: str) -> None:
+    tried(made(write, module("FeedForward", f"def forward(self, x): {forward}"), FEED))
 
 
 UNLIKE = "def forward(self, x): return (x * self.gain) @ torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)"

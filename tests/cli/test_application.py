@@ -1,0 +1,37 @@
+"""How the command line ends."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os
+import signal
+from labkit.cli import application
+
+def app():
+    try:
+        os.kill(os.getpid(), signal.{name})
+        signal.pause()
+    except KeyboardInterrupt:
+        raise RecursionError("maximum recursion depth exceeded") from None
+
+application.app = app
+application.main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_that_a_library_takes_for_its_own_failure_is_one(name: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(name=name)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (told.returncode, told.stdout, told.stderr) == (130, "", "interrupted\n")
+
+
+def test_another_failure_is_not() -> None:
+    program = PROGRAM.format(name="SIGINT").replace("os.kill(os.getpid(), signal.SIGINT)", "raise KeyError('x')")
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode == 1
+    assert "KeyError: 'x'" in told.stderr
