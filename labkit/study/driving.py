@@ -66,7 +66,9 @@ def run_experiment(
     _refuse_in_worker()
     loaded, title = edition(placed(experiment, name), Asked(baseline, _texts("sets", sets), steps, seeds))
     command = f"labkit run {loaded.file}" if loaded.is_file else f"experiment.run({name!r}), in Python"
-    options = Options(_folder(runs, loaded), runtime or Runtime(), command, _texts("only", only), workers, fresh)
+    options = Options(
+        _folder(runs, loaded), runtime or Runtime(), command, _texts("only", only), workers, fresh, "fresh=True"
+    )
     runner = Runner(loaded, title, options, Console())
     if runner.run().interrupted:
         raise KeyboardInterrupt

@@ -1,5 +1,6 @@
 """Which runs an experiment needs, and which of them are missing."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from labkit.study.counting import Counted
 from labkit.study.experiment import Experiment
 from labkit.study.loading import Loaded
 from labkit.study.names import brief, exact
+from labkit.study.own import own_parts
 from labkit.tracking import source
 from labkit.tracking.record import FINISHED, Busy, Edition, Run
 from labkit.train.run import RunSpec
@@ -83,13 +85,6 @@ def _recorded(run: Run) -> RunSpec | None:
         return None
 
 
-def changed_sources(job: Job, sources: Mapping[str, str]) -> list[str]:
-    """The files, the user's and labkit's, that are no longer what they were when the run was planned."""
-    record = job.run.record()
-    kept, now = record.get("sources", {}) | record.get("labkit_sources", {}), {**sources, **source.own()}
-    return sorted(file for file in kept.keys() | now.keys() if kept.get(file) != now.get(file))
-
-
 @dataclass(frozen=True)
 class Planner:
     """Makes the folders that workers read."""
@@ -106,6 +101,20 @@ class Planner:
     def hashes(self) -> dict[str, str]:
         """Each source's SHA-256 by its place, as the records have them."""
         return source.hashes(self.files)
+
+    def changed(self, job: Job) -> list[str]:
+        """The files, the user's and labkit's, that are no longer what they were when the run was planned.
+
+        One that the record does not know is none of them, such as a script that only runs the experiment, unless a
+        component of the run comes from it; nor is one that nothing imports now, as long as it lies there unchanged.
+        """
+        record, root = job.run.record(), self.loaded.root
+        kept = record.get("sources", {}) | record.get("labkit_sources", {})
+        there = {place: root / place for place in record.get("sources", {}) if (root / place).is_file()}
+        now = {**source.hashes({**there, **self.files}), **source.own()}
+        needed = {inspect.getsourcefile(type(part)) for part in own_parts(job.spec)}
+        new = {place for place, file in self.files.items() if place not in kept and str(file) in needed}
+        return sorted(new | {file for file, digest in kept.items() if now.get(file) != digest})
 
     def describe(self, arms: Sequence[Counted], command: str, more: Mapping[str, Any] | None = None) -> None:
         """Write experiment.json: what every reader of the runs needs to know of the comparison."""

@@ -22,7 +22,7 @@ from labkit.study.experiment import Experiment
 from labkit.study.interrupt import counted_interrupts
 from labkit.study.loading import Loaded
 from labkit.study.matching import matched
-from labkit.study.plan import Job, Planner, changed_sources, chosen, jobs_of, need_of
+from labkit.study.plan import Job, Planner, chosen, jobs_of, need_of
 from labkit.study.preparing import prepare_apart
 from labkit.study.tokenizers import Density, check_tokenizers
 from labkit.study.watch import Watch
@@ -45,6 +45,8 @@ class Options:
     """At most so many; 0: one a GPU, or one a CPU core."""
     fresh: bool = False
     """Run again where a finished run's sources are no longer the ones at hand."""
+    asked_anew: str = "--fresh"
+    """How whoever runs it asks for that."""
 
 
 @dataclass
@@ -164,7 +166,7 @@ class Runner:
         """The jobs that are not finished, and those that are to be run again; says what is not as it was."""
         needs = {job: need_of(job, self.store(job).identity, self.sources) for job in self.jobs}
         kept = [job for job, need in needs.items() if need in ("finished", "continue", "retry")]
-        changed = {job: changed_sources(job, self.sources) for job in kept}
+        changed = {job: self.planner.changed(job) for job in kept}
         self._say_changed(changed, needs)
         self._say_superseded([job for job, need in needs.items() if need == "anew"])
         if self.options.fresh:
@@ -187,10 +189,11 @@ class Runner:
         going_on = {file for job, files in changed.items() if needs[job] != "finished" for file in files}
         if finished and not self.options.fresh:
             files = _named(finished)
-            self.console.say(f"{files} changed since runs were finished with it; --fresh runs those again", "yellow")
+            remedy = f"{self.options.asked_anew} runs those again"
+            self.console.say(f"{files} changed since runs were finished with it; {remedy}", "yellow")
         if going_on:
             files = _named(going_on)
-            remedy = "" if self.options.fresh else "; --fresh starts failed ones anew"
+            remedy = "" if self.options.fresh else f"; {self.options.asked_anew} starts failed ones anew"
             what = "unfinished runs go on with the source that started them"
             self.console.say(f"{files} changed; {what}{remedy}", "yellow")
 

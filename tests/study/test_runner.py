@@ -20,6 +20,8 @@ from labkit.study.loading import load
 from labkit.study.runner import Options, Outcome, Runner
 from labkit.tracking.console import Console
 from labkit.tracking.record import Edition, Run
+from labkit.tracking.source import hashes
+from labkit.tracking.source import load as load_source
 from labkit.train.run import Runtime
 
 Write = Callable[..., Path]
@@ -156,6 +158,47 @@ def test_changed_sources_are_said_and_run_again_when_asked(project: Path, capsys
     after = json.loads(record.read_text())
     assert after["sources"] != before["sources"]
     assert after["started"] > before["started"]
+
+
+@pytest.mark.usefixtures("instant")
+def test_a_script_beside_known_sources_is_no_change(
+    project: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, runs = project / "experiments" / "theta.py", project / "runs"
+    script = write("from experiments.theta import experiment", "script.py")
+    driver(file, runs, Asked(seeds=1), only=["baseline"]).run()
+    load_source(script, project)
+    capsys.readouterr()
+    made = driver(file, runs, Asked(seeds=1), only=["baseline"], asked_anew="fresh=True")
+    made.run()
+    assert "experiments/script.py" in made.sources
+    assert "changed" not in capsys.readouterr().err
+    file.write_text(file.read_text() + "\n# another line\n")
+    driver(file, runs, Asked(seeds=1), only=["baseline"], asked_anew="fresh=True").run()
+    told = capsys.readouterr().err
+    assert "experiments/theta.py changed since runs were finished with it; fresh=True runs those again" in told
+
+
+@pytest.mark.usefixtures("instant")
+def test_what_a_script_brought_along_is_no_change_without_it_and_where_a_component_lies_is(
+    project: Path, write: Write
+) -> None:
+    imports = "from typing import Literal\nfrom labkit.components.norm import Rms\n"
+    write(f"{imports}class Mine(Rms):\n    kind: Literal['mine'] = 'mine'")
+    call = "baseline=pico.patched({'model.norm': 'mine'}), variants={}, seeds=1, metric='val/loss', match='none'"
+    imports = "from experiments.baselines import pico\nfrom labkit import Experiment\nimport experiments.mine\n"
+    file, runs = write(f"{imports}experiment = Experiment({call})", "normed.py"), project / "runs"
+    made = driver(file, runs)
+    made.run()
+    [job], run = made.jobs, made.jobs[0].run
+    known = run.record()["sources"]
+    script = write("# runs it", "script.py")
+    run.update(sources={**known, **hashes({"experiments/script.py": script})})
+    assert made.planner.changed(job) == []
+    script.write_text("# runs it again")
+    assert made.planner.changed(job) == ["experiments/script.py"]
+    run.update(sources={place: digest for place, digest in known.items() if place != "experiments/mine.py"})
+    assert made.planner.changed(job) == ["experiments/mine.py"]
 
 
 @pytest.mark.usefixtures("instant")
