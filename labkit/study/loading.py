@@ -3,6 +3,7 @@
 Every mistake in them is told in one message.
 """
 
+import difflib
 import importlib
 import re
 import sys
@@ -87,18 +88,37 @@ def check_name(name: str, path: Path) -> None:
         raise Mistake(f"{path}: labkit keeps something of its own at runs/{name}; give the file another name")
 
 
-def module_of(path: Path) -> tuple[ModuleType, Path]:
-    """A user's Python file, imported, and its project's root."""
+def module_of(path: Path, kind: str = "experiment") -> tuple[ModuleType, Path]:
+    """A user's Python file, imported, and its project's root; `kind` is experiment or sweep."""
     if path.is_dir():
         raise Mistake(f"{path}: this is a folder; write a file in it, such as {path / 'rope_theta.py'}")
     if path.suffix != ".py" or not path.is_file():
-        here = [str(file) for file in path.parent.glob("*.py") if not file.name.startswith("_")]
-        hint = closest(str(path), here) if here else ""
-        raise Mistake(f"{path}: no such experiment file.{hint}")
+        raise Mistake(f"{path}: no such {kind} file.{_meant(path, kind)}")
     root = project_root(path)
     with faults_of(path):
         source.check(path, root)
         return source.load(path, root), root
+
+
+def _meant(path: Path, kind: str) -> str:
+    """Which file may be meant by one that is not there, or by a name: of the same folder, else of the project's."""
+    root, typed = project_root(path), path.name.removesuffix(".py")
+    folders = (f"{kind}s", "experiments", "sweeps")
+    of_project = [file for folder in folders for file in sorted((root / folder).rglob("*.py"))]
+    names: dict[str, Path] = {}
+    for file in filter(_defines, [*sorted(path.absolute().parent.glob("*.py")), *of_project]):
+        names.setdefault(file.stem, file)
+        names.setdefault(experiment_name(file), file)
+    near = difflib.get_close_matches(typed, names, n=1)
+    if near:
+        return f" Did you mean {short(names[near[0]])}?"
+    known = sorted({short(file) for file in names.values()})
+    return f" Choose from: {', '.join(known)}." if known else ""
+
+
+def _defines(file: Path) -> bool:
+    """Whether a file has a line that makes an experiment or a sweep, read as text."""
+    return re.search(r"^(experiment|sweep)\b.*=", file.read_text(errors="replace"), re.MULTILINE) is not None
 
 
 def recorded_spec(folder: Path) -> RunSpec:

@@ -25,7 +25,7 @@ class LoadedSweep:
 
 def load_sweep(path: Path) -> LoadedSweep:
     """The sweep in a file. Raises Mistake for all that is wrong with it."""
-    module, root = module_of(path)
+    module, root = module_of(path, "sweep")
     with faults_of(path):
         found = _found(module)
     sweep = found if isinstance(found, Sweep) else None

@@ -7,7 +7,7 @@ import pytest
 
 from labkit.spec import Mistake
 from labkit.study.finding import project_root
-from labkit.study.loading import load
+from labkit.study.loading import load, module_of
 
 Write = Callable[..., Path]
 
@@ -79,3 +79,36 @@ def test_a_fault_is_told_with_its_line(write: Write, text: str, told: list[str])
 def test_a_file_that_is_not_there_is_missed_by_name(project: Path) -> None:
     with pytest.raises(Mistake, match=r"thet\.py: no such experiment file. Did you mean .*theta\.py"):
         load(project / "experiments" / "thet.py")
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "told"),
+    [
+        ("theta", "experiment", "theta: no such experiment file. Did you mean experiments/theta.py?"),
+        ("theta.py", "experiment", "Did you mean experiments/theta.py?"),
+        ("experiments/theta", "experiment", "Did you mean experiments/theta.py?"),
+        ("sub.deep", "experiment", "Did you mean experiments/sub/deep.py?"),
+        ("mine", "experiment", "Did you mean experiments/mine.py?"),
+        ("mine", "sweep", "mine: no such sweep file. Did you mean sweeps/mine.py?"),
+        ("xyz", "experiment", "experiment file. Choose from: experiments/mine.py, experiments/sub/deep.py, exp"),
+    ],
+)
+def test_a_name_means_the_file_of_the_project_that_has_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch, typed: str, kind: str, told: str
+) -> None:
+    monkeypatch.chdir(project)
+    (project / "mine_too.py").write_text("from experiments.theta import experiment\n")
+    for place in ("experiments/mine.py", "experiments/sub/deep.py", "sweeps/mine.py"):
+        (project / place).parent.mkdir(exist_ok=True)
+        (project / place).write_text(f"{'sweep' if 'sweeps' in place else 'experiment'} = 1\n")
+    with pytest.raises(Mistake) as caught:
+        module_of(Path(typed), kind)
+    assert told in str(caught.value)
+    assert "mine_too" not in str(caught.value)
+
+
+def test_where_a_project_has_no_experiment_none_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text("print(1)\n")
+    with pytest.raises(Mistake, match=r"^script: no such experiment file\.$"):
+        module_of(Path("script"))
