@@ -90,7 +90,7 @@ def _data(plan: Forecast) -> Iterator[tuple[str, str]]:
 def _speed(plan: Forecast) -> Iterator[tuple[str, str]]:
     by_source = {
         "measured": "timed on a few steps here",
-        "remembered": f"remembered from a few steps here{_oldest(plan)}; --measure times them anew",
+        "remembered": f"remembered from a few steps here{_oldest(plan)}; {_anew(plan)} times them anew",
         "records": "from this machine's records",
     }
     names = {source: [name for name, pace in plan.paces.items() if pace.source == source] for source in by_source}
@@ -104,6 +104,12 @@ def _oldest(plan: Forecast) -> str:
     """The day of the oldest pace that is remembered."""
     days = [pace.at for pace in plan.paces.values() if pace.at]
     return f" on {datetime.fromtimestamp(min(days), UTC):%Y-%m-%d}" if days else ""
+
+
+def _anew(plan: Forecast) -> str:
+    """What times everything again: the command as it was typed, as one that plans."""
+    words = shlex.split(plan.runner.options.command)
+    return f"`{shlex.join([words[0], 'plan', *words[2:], '--measure'])}`"
 
 
 def _of(words: str, names: Sequence[str], plan: Forecast) -> str:

@@ -156,7 +156,9 @@ def test_what_is_remembered_is_said_with_its_day_and_how_to_time_it_anew(
     pace = Pace(0.5, 1.0, 10.0, "remembered", 2.0, at=1_796_000_000.0)
     plan = planned()
     show_plan(Console(), replace(plan, paces=dict.fromkeys(plan.paces, pace)))
-    said = "remembered from a few steps here on 2026-11-30; --measure times them anew"
+    said = (
+        "remembered from a few steps here on 2026-11-30; `labkit plan experiments/theta.py --measure` times them anew"
+    )
     assert f"speed     {said}\n" in capsys.readouterr().out
 
 
