@@ -57,7 +57,7 @@ def proposals(forecast: Forecast, budget: float) -> list[Proposal]:
     That is the steps as written if at least four seeds fit, else four seeds. Raises Mistake where a pace is unknown or
     nothing fits.
     """
-    if any(math.isnan(forecast.seconds(arm)) for arm in forecast.arms):
+    if any(math.isnan(forecast.seconds(arm)) for arm in forecast.reckoned):
         raise Mistake("--budget: it is not known how long a run takes here; `labkit plan` measures it")
     found = list(_fitting(forecast, budget))
     if not found:
@@ -103,7 +103,7 @@ def _runs(forecast: Forecast, seeds: int, share: float) -> Iterator[float]:
     """Seconds of every run that has to be trained for it; whole ones that are finished are there already."""
     done = {(job.counted, job.seed) for job, state in forecast.states.items() if state == "finished"}
     for seed in forecast.runner.experiment.first_seeds(seeds).seed_list:
-        for arm in forecast.arms:
+        for arm in forecast.reckoned:
             if share < 1.0 or (arm, seed) not in done:
                 yield forecast.seconds(arm, share)
 

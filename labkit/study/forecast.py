@@ -3,15 +3,17 @@
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from labkit.data import Store
+from labkit.report import formats
 from labkit.report.arms import BITS, finite
 from labkit.report.looks import LEVEL, levels
 from labkit.report.power import resolvable, tied
 from labkit.report.precedent import Conditions, Precedent, precedent
+from labkit.spec import Mistake
 from labkit.study.counting import Counted
 from labkit.study.own import own_source
 from labkit.study.pace import Pace, measured, recorded, shape
@@ -58,6 +60,8 @@ class Forecast:
     noise: Precedent
     start: float
     """Seconds until a fresh worker is ready."""
+    diverged: Collection[str] = ()
+    """The arms whose few steps came to no number, so that they have no pace; what is reckoned leaves them out."""
 
     @property
     def ahead(self) -> list[Job]:
@@ -78,7 +82,13 @@ class Forecast:
     @property
     def whole(self) -> float:
         """Seconds until the experiment is over, all of what is ahead; NaN where a pace is unknown."""
-        return self.makespan([self.seconds(job.counted) for job in self.ahead])
+        left = [job.counted for job in self.ahead if job.counted.arm.name not in self.diverged]
+        return self.makespan([self.seconds(arm) for arm in left])
+
+    @property
+    def reckoned(self) -> list[Counted]:
+        """The arms that have a run and did not diverge at once."""
+        return [arm for arm in self.arms if arm.arm.name not in self.diverged]
 
     def makespan(self, runs: Sequence[float]) -> float:
         """Until the last of the runs is over, each taken by the first worker that is free, and told of."""
@@ -157,7 +167,8 @@ class Forecast:
     def _arm(self, arm: Counted) -> dict[str, Any]:
         pace, seconds = self.paces.get(arm.arm.name), self.seconds(arm)
         speed = arm.arm.spec.tokens_per_step / pace.step if pace else math.nan
-        told = {"seconds": seconds, "tokens_per_s": speed, "pace": pace.source if pace else None}
+        source = "diverged" if arm.arm.name in self.diverged else pace.source if pace else None
+        told = {"seconds": seconds, "tokens_per_s": speed, "pace": source}
         return told | {"flops": arm.flops, "epochs": self.epochs(arm)}
 
 
@@ -174,6 +185,7 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
         known = recall(runner.slots, own)
         known |= recorded(runner.options.runs, runner.slots[0], list(shapes.values()))
     stores: dict[str, Store] = {}
+    diverged: list[str] = []
     if not measure:
         runner.look()
     else:
@@ -182,15 +194,31 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
         firsts = {shapes[job.counted.arm.name]: job for job in reversed(runner.jobs)}
         unknown = [job for key, job in firsts.items() if key not in known]
         if unknown:
-            with runner.console.busy("timing a few steps of each shape"):
-                paces = measured(runner.slots, [(job, runner.store(job)) for job in unknown], runner.planner)
-            fresh = {shapes[job.counted.arm.name]: pace for job, pace in zip(unknown, paces, strict=True)}
+            told = dict(zip([shapes[job.counted.arm.name] for job in unknown], _timed(runner, unknown), strict=True))
+            fresh = {key: pace for key, pace in told.items() if pace}
             keep(runner.slots, fresh, own)
             known |= fresh
+            diverged = [name for name, key in shapes.items() if key in told.keys() - fresh.keys()]
+            if not known:
+                raise Mistake(f"{formats.listed(diverged)}: a few steps could not be timed: they diverged")
     starts = [pace.start for pace in known.values() if pace.start]
     start = max(starts) if starts else min(STARTING, time.process_time())
     paces = {name: known[key] for name, key in shapes.items() if key in known}
-    return Forecast(runner, states, paces, stores, _noise(runner), start)
+    return Forecast(runner, states, paces, stores, _noise(runner), start, diverged)
+
+
+def _timed(runner: Runner, jobs: Sequence[Job]) -> list[Pace | None]:
+    """What a few steps of each job tell, with word of which is being timed; each is of another shape."""
+    shapes = formats.plural(len(jobs), "shape")
+    if not runner.console.live:
+        runner.console.say(f"timing a few steps of {shapes}, which takes some seconds each")
+    with runner.console.gauges() as gauges:
+
+        def tell(at: int) -> None:
+            gauges.set("timing a few steps", at, len(jobs), f"{jobs[at].counted.arm.name}, {at + 1} of {shapes}")
+            gauges.show()
+
+        return measured(runner.slots, [(job, runner.store(job)) for job in jobs], runner.planner, tell)
 
 
 def _shape(job: Job) -> str:

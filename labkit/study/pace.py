@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -108,25 +108,50 @@ def _is_like(record: Mapping[str, Any], slot: Slot) -> bool:
     return whole and here and all(told.get(name) == runtime[name] for name in SAME)
 
 
-def measured(slots: Sequence[Slot], jobs: Sequence[tuple[Job, Store]], planner: Planner) -> list[Pace]:
+Told = Callable[[int], None]
+"""Hears which of the jobs is being timed, counted from 0."""
+
+
+def measured(
+    slots: Sequence[Slot], jobs: Sequence[tuple[Job, Store]], planner: Planner, told: Told
+) -> list[Pace | None]:
     """The pace of each job's shape, by a few steps of it on every slot at once, as the experiment would run.
 
-    Raises Mistake where a worker cannot train it.
+    None for one that diverges at once. Raises Mistake where a worker cannot train it.
     """
     timers = [_Timer(slot) for slot in slots]
     with tempfile.TemporaryDirectory(prefix="labkit-plan-") as folder, ThreadPoolExecutor(len(timers)) as pool:
         apart = [replace(planner, edition=Edition(Path(folder) / f"{at}" / "main")) for at in range(len(timers))]
+        hears = [told, *([_nobody] * (len(timers) - 1))]
         try:
-            work = [pool.submit(_all, timer, jobs, own) for timer, own in zip(timers, apart, strict=True)]
-            told = [each.result() for each in work]
+            work = [
+                pool.submit(_all, timer, jobs, own, hear) for timer, own, hear in zip(timers, apart, hears, strict=True)
+            ]
+            paces = [each.result() for each in work]
         finally:
             for timer in timers:
                 timer.end()
-    return [Pace.mean(side_by_side) for side_by_side in zip(*told, strict=True)]
+    return [_together(side_by_side) for side_by_side in zip(*paces, strict=True)]
 
 
-def _all(timer: "_Timer", jobs: Sequence[tuple[Job, Store]], planner: Planner) -> list[Pace]:
-    return [timer.pace(job, store, planner) for job, store in jobs]
+def _nobody(_: int) -> None: ...
+
+
+def _all(timer: "_Timer", jobs: Sequence[tuple[Job, Store]], planner: Planner, told: Told) -> list[Pace | None]:
+    paces: list[Pace | None] = []
+    for at, (job, store) in enumerate(jobs):
+        told(at)
+        paces.append(timer.pace(job, store, planner))
+    return paces
+
+
+def _together(side_by_side: Sequence[Pace | None]) -> Pace | None:
+    known = [pace for pace in side_by_side if pace]
+    return Pace.mean(known) if len(known) == len(side_by_side) else None
+
+
+class _Diverged(Exception):
+    """A few steps that come to no number tell nothing of how long they take."""
 
 
 class _Timer:
@@ -145,7 +170,13 @@ class _Timer:
             text=True,
         )
 
-    def pace(self, job: Job, store: Store, planner: Planner) -> Pace:
+    def pace(self, job: Job, store: Store, planner: Planner) -> Pace | None:
+        """None where it diverges."""
+        with suppress(_Diverged):
+            return self._pace(job, store, planner)
+        return None
+
+    def _pace(self, job: Job, store: Store, planner: Planner) -> Pace:
         """First very few steps, which say how many make a good measurement, then these, with more evaluations."""
         begun = time.time()
         short = self._train(job, store, planner, steps=FEW, looks=1)
@@ -169,6 +200,8 @@ class _Timer:
             self.process.stdin.flush()
         answers = (json.loads(line) for line in self.process.stdout if line.startswith("{"))
         told = next((answer for answer in answers if "run" in answer), {"status": "failed", "error": "its worker died"})
+        if told["status"] == "diverged":
+            raise _Diverged
         if told["status"] != "done":
             raise Mistake(f"{job.counted.arm.name}: a few steps of it could not be timed: {_reason(told)}")
         return _Timed.of(run)

@@ -94,9 +94,10 @@ def _speed(plan: Forecast) -> Iterator[tuple[str, str]]:
         "records": "from this machine's records",
     }
     names = {source: [name for name, pace in plan.paces.items() if pace.source == source] for source in by_source}
-    unknown = [arm.arm.name for arm in plan.arms if arm.arm.name not in plan.paces]
+    unknown = [arm.arm.name for arm in plan.reckoned if arm.arm.name not in plan.paces]
     said = [_of(words, names[source], plan) for source, words in by_source.items() if names[source]]
     said += [_of("not known from records, `labkit plan` times it", unknown, plan)] if unknown else []
+    said += [f"unknown of {formats.listed(plan.diverged)}, which diverged within a few steps"] if plan.diverged else []
     yield "speed", "; ".join(said)
 
 
@@ -132,7 +133,8 @@ def _whole(plan: Forecast) -> str:
     flops = formats.scientific(sum(job.counted.flops for job in plan.ahead))
     tokens = formats.count(sum(job.counted.tokens for job in plan.ahead))
     crew = formats.plural(min(len(plan.runner.slots), len(plan.ahead)), "worker")
-    took = "" if math.isnan(plan.whole) else f": about {formats.duration(plan.whole)} here with {crew}"
+    apart = f", those of {formats.listed(plan.diverged)} left out" if plan.diverged else ""
+    took = "" if math.isnan(plan.whole) else f": about {formats.duration(plan.whole)} here with {crew}{apart}"
     return f"{formats.plural(len(plan.ahead), 'run')}, {flops} FLOPs, {tokens} tokens{took}"
 
 

@@ -15,6 +15,7 @@ from labkit.cli import app
 from labkit.model import costs
 from labkit.report.precedent import Precedent
 from labkit.spec import Mistake
+from labkit.study import forecast as forecasting
 from labkit.study.budget import proposals, seconds_in
 from labkit.study.editions import Asked, edition
 from labkit.study.forecast import AFTER, BEFORE, Forecast, forecast
@@ -22,6 +23,7 @@ from labkit.study.loading import load
 from labkit.study.pace import Pace, shape
 from labkit.study.planned import show_plan
 from labkit.study.runner import Options, Runner
+from labkit.tracking import console
 from labkit.tracking.console import Console
 from labkit.train.run import RunSpec, Runtime
 
@@ -147,6 +149,44 @@ def test_a_plan_times_a_few_steps_and_leaves_nothing_behind(project: Path, ask: 
     )
     again = ask("plan", "experiments/theta.py", "--workers", "1", "--json")
     assert {arm["pace"] for arm in json.loads(again.stdout)["plan"]["arms"].values()} == {"remembered"}
+
+
+def test_a_variant_that_diverges_at_once_is_named_and_the_others_are_planned(
+    project: Path, write: Callable[..., Path], ask: Ask
+) -> None:
+    imports = "from typing import Literal\nfrom labkit import Experiment, Norm, Place\nfrom torch import nn\n"
+    part = "class Void(nn.Module):\n    def forward(self, x): return x * float('nan')\n"
+    norm = "class Nan(Norm):\n    kind: Literal['nan'] = 'nan'\n"
+    norm += "    def build(self, width: int, place: Place) -> nn.Module: return Void()\n"
+    call = "baseline=pico, variants={'void': {'model.norm': 'nan'}}, seeds=2, metric='val/loss', match='none'"
+    base = "from experiments.baselines import pico\n"
+    write(f"{imports}{base}{part}{norm}experiment = Experiment({call})")
+    told = ask("plan", "experiments/mine.py", "--workers", "1", "--budget", "10m")
+    assert told.exit_code == 0, told.output
+    assert re.search(r"^ baseline .* 20 +[\d.k]+ +[\d.]+ s +2 new", told.stdout, re.MULTILINE)
+    assert re.search(r"^ void .* 20 +- +- +2 new", told.stdout, re.MULTILINE)
+    text = " ".join(told.stdout.split())
+    assert "speed timed on a few steps here (baseline); unknown of void, which diverged within a few steps" in text
+    assert re.search(r"to train 4 runs, .* here with 1 worker, those of void left out", text)
+    assert "proposed" in text
+    assert "timing a few steps of 2 shapes" in told.stderr
+
+
+def test_which_shape_is_being_timed_is_shown(
+    planned: Callable[..., Forecast], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def timed(slots: object, jobs: Sequence[object], planner: object, told: Callable[[int], None]) -> list[Pace]:
+        for at in range(len(jobs)):
+            told(at)
+        return [Pace(0.5, 1.0, 10.0, "measured", 2.0)] * len(jobs)
+
+    monkeypatch.setattr(forecasting, "measured", timed)
+    monkeypatch.setattr(forecasting, "keep", lambda *_: None)
+    monkeypatch.setattr(console, "PLAIN_EVERY", 0.0)
+    runner = planned(sets=["evaluation.points=1"]).runner
+    capsys.readouterr()
+    forecast(runner, measure=True, again=True)
+    assert "timing a few steps  baseline, 1 of 1 shape\n" in capsys.readouterr().err
 
 
 def test_what_is_remembered_is_said_with_its_day_and_how_to_time_it_anew(
