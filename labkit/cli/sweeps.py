@@ -138,8 +138,10 @@ def run_sweep(
     elif not runner.compares:
         show_search(console, searched, page)
     if best is not None:
-        write_best(found, searched, best)
-        console.say(f"the best trial is written to {best}; run it:  labkit run {best}")
+        stands = write_best(found, searched, best)
+        console.say(
+            f"the best trial{f', {stands},' if stands else ''} is written to {best}; run it:  labkit run {best}"
+        )
     if runner.compares and not outcome.failed:
         if not as_json:
             show_tuned(console, searched)

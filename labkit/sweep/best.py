@@ -9,6 +9,7 @@ from typing import Any
 from labkit.spec import Mistake, Spec, lean
 from labkit.study.experiment import Arm, between, unseeded
 from labkit.study.finding import project_root
+from labkit.sweep.branch import standing
 from labkit.sweep.layout import WIDTH, laid
 from labkit.sweep.loading import LoadedSweep, load_sweep
 from labkit.sweep.runner import Searched
@@ -60,8 +61,11 @@ def check_best(found: LoadedSweep, into: Path) -> None:
         raise Mistake(f"--best: {found.loaded.file.name} cannot be imported under its name; rename it")
 
 
-def write_best(found: LoadedSweep, searched: Searched, into: Path) -> None:
-    """Write the best trial of a search into a new file, which `check_best` looked at. Raises Mistake where none is."""
+def write_best(found: LoadedSweep, searched: Searched, into: Path) -> str:
+    """Write the best trial of a search into a new file, which `check_best` looked at; gives how it stands to the base.
+
+    Raises Mistake where none has come to its end.
+    """
     sweep, branch = found.sweep, searched.branches[0]
     best = branch.best
     if sweep is None or best is None:
@@ -70,16 +74,19 @@ def write_best(found: LoadedSweep, searched: Searched, into: Path) -> None:
     base, changes = branch.arm.spec, branch.changes(best)
     trained = beside(base, Arm("best", base.patched(changes), changes), found.loaded.experiment, found.loaded.base)
     variants = {"best": _written(between(base, trained.arm.spec))}
+    trial = f"trial {best.number} of {len(branch.shown)}, {sweep.objectives[0].key} {best.values[0]:.4f}"
+    stands = standing(branch, best, searched.base)
     into.write_text(
         TEMPLATE.format(
             file="/".join(_module(found)) + ".py",
-            told=f"trial {best.number} of {len(branch.shown)}, {sweep.objectives[0].key} {best.values[0]:.4f}",
+            told=", ".join(filter(None, (trial, stands))),
             module=".".join(_module(found)),
             base=_base(_changed(found, sweep)),
             variants=laid(variants, 4, WIDTH - len("    variants=,")),
             metric=sweep.metric,
         )
     )
+    return stands
 
 
 def _module(found: LoadedSweep) -> tuple[str, ...]:

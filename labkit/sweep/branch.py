@@ -6,7 +6,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from labkit.report.formats import chosen, figure
+from labkit.report.formats import chosen, difference, figure
 from labkit.search.space import Changes, Space
 from labkit.search.study import Study, counted, state_of
 from labkit.study.experiment import Arm
@@ -95,6 +95,15 @@ def base_of(edition: Edition, branch: Branch) -> list[float]:
     if not done or not branch.alone:
         return []
     return [sum(one.of(record) for record in done) / len(done) for one in branch.objectives]
+
+
+def standing(branch: Branch, trial: FrozenTrial, base: Sequence[float]) -> str:
+    """``+0.0804 to the base's 2.0310: worse``, of the only objective; empty where the base was not run."""
+    if len(base) != 1:
+        return ""
+    objective, ours, theirs = branch.objectives[0], trial.values[0], base[0]
+    word = "better" if objective.better(ours, theirs) else "worse" if objective.better(theirs, ours) else "the same"
+    return f"{difference(objective.key, ours - theirs)} to the base's {figure(objective.key, theirs)}: {word}"
 
 
 def short(params: Mapping[str, Any]) -> str:

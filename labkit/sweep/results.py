@@ -13,7 +13,7 @@ from labkit.report.arms import finite
 from labkit.search.study import state_of
 from labkit.study.counting import Counted
 from labkit.sweep.analysis import reasons
-from labkit.sweep.branch import Branch, short
+from labkit.sweep.branch import Branch, short, standing
 from labkit.sweep.front import front
 from labkit.sweep.runner import Searched, SweepRunner
 from labkit.sweep.winners import rows
@@ -48,19 +48,11 @@ def closing(searched: Searched) -> Iterator[str]:
         told = (f"{one.key} {value}" for one, value in zip(branch.objectives, branch.told(base), strict=True))
         yield f"the base: {', '.join(told)}"
     elif best is not None and base:
-        key, (ours, theirs) = branch.objectives[0].key, (best.values[0], base[0])
-        yield f"trial {best.number}: {key} {branch.told(best.values)[0]}, {_standing(branch, ours, theirs)}"
+        key = branch.objectives[0].key
+        yield f"trial {best.number}: {key} {branch.told(best.values)[0]}, {standing(branch, best, base)}"
     if searched.untried:
         said = f"{searched.untried:,} of {formats.plural(searched.combinations, 'scientific combination')}"
         yield f"{said} never tried; more --trials go on from here"
-
-
-def _standing(branch: Branch, ours: float, theirs: float) -> str:
-    """``+0.0804 to the base: worse``"""
-    objective = branch.objectives[0]
-    word = "better" if objective.better(ours, theirs) else "worse" if objective.better(theirs, ours) else "the same"
-    apart, base = formats.difference(objective.key, ours - theirs), formats.figure(objective.key, theirs)
-    return f"{apart} to the base's {base}: {word}"
 
 
 def show_tuned(console: Console, searched: Searched) -> None:

@@ -50,14 +50,20 @@ def test_a_search_shows_its_best_and_writes_them_as_an_experiment_that_runs(
 
 @pytest.mark.usefixtures("synthetic", "no_page")
 def test_the_end_says_how_the_best_stands_to_the_base_and_what_was_never_tried(
-    write_sweep: Write, capsys: pytest.CaptureFixture[str]
+    write_sweep: Write, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = """
 sweep = Sweep(base=pico, scientific={"optimizer.lr": [0.1, 0.15, 0.2], "clip": [0.5, 1.0]}, trials=TRIALS,
               minimize="val/loss", constraints={"tight": lambda spec: (spec.optimizer.lr, spec.clip) != (0.2, 0.5)})
 """
-    out = labkit(capsys, "sweep", write_sweep(code.replace("TRIALS", "1"), "a.py"), "-j", 1)[1]
-    assert re.search(r"trial \d: val/loss [23]\.\d+, \+\d\.\d+ to the base's 2\.0\d+: worse", out)
+    best = project / "experiments" / "best.py"
+    _, out, err = labkit(capsys, "sweep", write_sweep(code.replace("TRIALS", "1"), "a.py"), "-j", 1, "--best", best)
+    worse = r"\+\d\.\d+ to the base's 2\.0\d+: worse"
+    assert re.search(rf"trial \d: val/loss [23]\.\d+, {worse}", out)
+    assert re.search(rf"the best trial, {worse}, is written to .*best\.py", err)
+    assert re.match(
+        rf'"""The best of sweeps/a\.py: trial \d of 1, val/loss [23]\.\d+, {worse}\.$', best.read_text(), re.M
+    )
     assert "4 of 6 scientific combinations never tried; more --trials go on from here" in out
     out = labkit(capsys, "sweep", write_sweep(code.replace("trials=TRIALS,", "sampler='brute_force',"), "b.py"))[1]
     assert "never tried" not in out
