@@ -138,14 +138,16 @@ def told(found: Across) -> Iterator[tuple[str, str]]:
     """What stands under the table."""
     if found.shared:
         yield "the same", listed(found.shared)
-    pairs = {arm.difference.n for arm in found.arms[1:]} - {0}
-    if not pairs:
-        yield "paired", f"none: no seed is in {found.arms[0].name} and another arm"
-    elif len(pairs) == 1:
-        yield "paired", f"over {seeds(_seeds(found))}"
+    yield "paired", _paired(found)
     yield from ((note.kind, note.text) for note in found.notes)
 
 
-def _seeds(found: Across) -> list[int]:
-    base = set(found.arms[0].finals)
-    return sorted(set.union(*(base & set(arm.finals) for arm in found.arms[1:])))
+def _paired(found: Across) -> str:
+    """Over which seeds each difference is taken: over seeds 0 and 1; a over seeds 0, 1 and 2, b over no seed"""
+    base, arms = found.arms[0], found.arms[1:]
+    common = {arm.name: tuple(sorted(base.finals.keys() & arm.finals.keys())) for arm in arms}
+    alike = {pairs: [name for name, own in common.items() if own == pairs] for pairs in common.values()}
+    if not any(alike):
+        return f"none: no seed is in {base.name} and another arm"
+    over = {pairs: f"over {seeds(pairs) if pairs else 'no seed'}" for pairs in alike}
+    return next(iter(over.values())) if len(over) == 1 else "; ".join(f"{listed(alike[p])} {over[p]}" for p in over)

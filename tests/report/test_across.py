@@ -41,6 +41,18 @@ def test_arms_of_both_are_paired_by_seed_with_simultaneous_intervals(norms) -> N
     assert dict(told(found))["paired"] == "over seeds 0, 1 and 2"
 
 
+def test_arms_of_unequal_seeds_are_told_with_the_seeds_that_each_shares_with_the_baseline(norms) -> None:
+    first, other = norms
+    layer = replace(other.arms[1], outcomes=other.arms[1].outcomes[:2])
+    found = across([first, replace(other, arms=(other.arms[0], layer))])
+    assert found.arms[3].difference.n == 2
+    assert (
+        dict(told(found))["paired"] == "theta:1e5 and theta:5e5 over seeds 0, 1 and 2; norms:layer over seeds 0 and 1"
+    )
+    found = across([first, replace(other, arms=(other.arms[0], replace(layer, outcomes=())))])
+    assert dict(told(found))["paired"].endswith("; norms:layer over no seed")
+
+
 def test_what_differs_in_size_is_noted(norms) -> None:
     notes = [note.text for note in across(norms).notes if note.kind == "budget"]
     assert notes == ["norms:layer has 17.6 % more parameters than the baseline (matched on: none)."]
