@@ -16,6 +16,9 @@ STEADY = 5
 UNCLEAR = "not clear over documents, which takes more text"
 """Why an arm whose interval over seeds excludes 0 still has no word."""
 
+NEAR = "excludes 0 by less than the match is worth"
+"""The same, of one that more seeds may move clear of it."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -30,9 +33,9 @@ class Verdict:
     unequal: tuple[str, ...] = ()
     """By how much budgets differ that nothing was matched on: "+33 % params"."""
     reason: str = ""
-    """Why there is no verdict, or why seeds alone do not settle what is unresolved."""
+    """Why there is no verdict, or why what is unresolved is, where its interval excludes 0."""
     further: tuple[int, int] | None = None
-    """How many more seeds would settle what is unresolved: the ends of an 80 % band."""
+    """How many more seeds would settle what is unresolved, the ends of an 80 % band; None where seeds alone do not."""
 
 
 NO_VERDICT = Verdict("none")
@@ -70,7 +73,8 @@ def judged(gap: Difference, rules: Rules, second: Interval | None = None, residu
         return Verdict("tie", unstable=unstable)
     if side:
         return Verdict("unresolved", unstable=unstable, reason=UNCLEAR)
-    return Verdict("unresolved", unstable=unstable, further=rules.further(gap))
+    near = NEAR if gap.excludes_zero else ""
+    return Verdict("unresolved", unstable=unstable, reason=near, further=rules.further(gap))
 
 
 def _side(interval: Interval, residual: float) -> int:

@@ -25,10 +25,14 @@ def shown(verdict: Verdict) -> str:
 
 
 def more(verdict: Verdict) -> str:
-    """4 to 11 more seeds; what would settle it."""
-    if verdict.reason:
+    """4 to 11 more seeds; and why it is not settled where its interval excludes 0."""
+    if verdict.reason and not verdict.further:
         return verdict.reason
-    low, high = verdict.further or (MOST + 1, MOST + 1)
+    return f"{verdict.reason}{', ' if verdict.reason else ''}{_further(verdict.further)}"
+
+
+def _further(band: tuple[int, int] | None) -> str:
+    low, high = band or (MOST + 1, MOST + 1)
     if low > MOST:
         return f"over {MOST} more seeds"
     if low == high:

@@ -2,6 +2,7 @@ import pytest
 
 from labkit.report.statistics import Difference
 from labkit.report.verdicts import Rules, judged
+from labkit.report.words import shown
 
 RULES = Rules(margin=0.005, last=True, further=lambda gap: (2, 7))
 
@@ -41,6 +42,14 @@ def test_what_an_imperfect_match_is_worth_has_to_be_exceeded() -> None:
     assert judged(gap(-0.03, -0.01), RULES, residual=0.009).word == "win"
     assert judged(gap(-0.03, -0.01), RULES, residual=0.011).word == "unresolved"
     assert judged(gap(-0.004, -0.001), RULES, residual=0.002).word == "unresolved"
+
+
+def test_what_excludes_zero_and_is_unresolved_says_why() -> None:
+    near = shown(judged(gap(-0.03, -0.01), RULES, residual=0.011))
+    assert near == "unresolved: excludes 0 by less than the match is worth, 2 to 7 more seeds"
+    assert shown(judged(gap(-0.03, 0.01), RULES, residual=0.011)) == "unresolved: 2 to 7 more seeds"
+    over = shown(judged(gap(-0.03, -0.01), RULES, (-0.05, 0.001)))
+    assert over == "unresolved: not clear over documents, which takes more text"
 
 
 @pytest.mark.parametrize(
