@@ -160,7 +160,7 @@ def _on_a_gpu() -> None:
     from labkit.spec import Mistake
 
     if not torch.cuda.is_available():
-        raise Mistake("labkit bench measures a GPU, and torch sees none here")
+        raise Mistake("bench measures a GPU, and torch sees none here")
     torch.manual_seed(0)
 
 

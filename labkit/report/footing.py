@@ -46,7 +46,7 @@ def footing(
     if math.isfinite(analysis.resolves):
         yield "power", f"a difference of {value(analysis.resolves)} is shown with 80 % power"
     if math.isfinite(analysis.removed):
-        yield "pairing", f"by seed removed {100 * analysis.removed:.0f} % of the variance"
+        yield "pairing", _pairing(analysis.removed)
     yield from _looks(analysis)
     yield "matched", matched
     if any(arm.tuned for arm in arms):
@@ -86,6 +86,17 @@ def _text(text: Text, arms: Sequence[Arm]) -> Iterator[tuple[str, str]]:
         said = [*said, f"{also}: {text.reason}"]
     if said:
         yield "text", "; ".join(said)
+
+
+def _pairing(removed: float) -> str:
+    share = f"{100 * abs(removed):.0f} %"
+    if share == "0 %":
+        return "by seed changed nothing: the runs of a seed have nothing in common"
+    return (
+        f"by seed removed {share} of the variance"
+        if removed > 0
+        else f"by seed did not help: {share} more variance than unpaired"
+    )
 
 
 def _looks(analysis: Analysis) -> Iterator[tuple[str, str]]:

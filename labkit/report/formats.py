@@ -151,6 +151,12 @@ def listed(texts: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
+def finished(n: int, of: int, noun: str) -> str:
+    """1 of 9 runs is finished already; all 9 runs are; the one run is; empty for none"""
+    which = f"the one {noun}" if of == 1 else f"{'all' if n == of else f'{n} of'} {of} {noun}s"
+    return f"{which} {'is' if n == 1 else 'are'} finished already" if n else ""
+
+
 def plural(n: int, noun: str) -> str:
     """1 run, 3 runs"""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

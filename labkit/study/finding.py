@@ -57,7 +57,7 @@ def editions_of(target: str, runs: Path | None) -> list[Edition]:
 def _missing(name: str, folder: Path, everything: Sequence[Edition]) -> str:
     """What was not run, and what was."""
     experiment, at, edition = name.partition("@")
-    others = sorted(one.title for one in everything if one.name == experiment)
+    others = sorted(_named(one) for one in everything if one.name == experiment)
     if at and others:
         return f"the edition {edition!r} of {experiment} has not been run yet; there are: {', '.join(others)}"
     known = sorted({one.title for one in everything})
@@ -90,7 +90,7 @@ def edition_of(target: str, runs: Path | None, say: Say = nothing) -> Edition:
 def _tell(target: str, taken: Edition, others: Sequence[Edition], runs: Path | None, say: Say) -> None:
     """Say what was taken where it is not all that could be meant."""
     if others:
-        say(f"{target}: this is the edition main; there is also {_asked_for(others, runs)}")
+        say(f"{target}: this is the edition main; there {_is(others)} also {_asked_for(others, runs)}")
     elif taken.edition != "main":
         say(f"{target}: this is {taken.title}, the only edition that has been run")
 
@@ -100,6 +100,10 @@ def _asked_for(editions: Sequence[Edition], runs: Path | None) -> str:
     folder = editions[0].path.parents[1]
     where = "" if folder == runs_folder("", runs) else f" (with --runs {folder})"
     return ", ".join(edition.title for edition in editions) + where
+
+
+def _is(others: Sequence[object]) -> str:
+    return "is" if len(others) == 1 else "are"
 
 
 def _named(edition: Edition) -> str:
@@ -135,7 +139,7 @@ def run_of(target: str, runs: Path | None, say: Say = nothing) -> Run:
         return found[0]
     taken, *others = _as_it_is_now(found, edition)
     folders = ", ".join(str(run.path) for run in others)
-    say(f"{target}: this is {taken.path.name}, of the variant as it was run last; there is also {folders}")
+    say(f"{target}: this is {taken.path.name}, of the variant as it was run last; there {_is(others)} also {folders}")
     return taken
 
 

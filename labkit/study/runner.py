@@ -172,10 +172,8 @@ class Runner:
         if self.options.fresh:
             self.again = {job for job, files in changed.items() if files and needs[job] in ("finished", "retry")}
         missing = [job for job, need in needs.items() if need != "finished" or job in self.again]
-        finished = len(self.jobs) - len(missing)
-        if finished:
-            of = f"{finished} of {len(self.jobs)}" if missing else f"all {len(self.jobs)}"
-            self.console.say(f"{of} runs are finished already")
+        if finished := formats.finished(len(self.jobs) - len(missing), len(self.jobs), "run"):
+            self.console.say(finished)
         return missing
 
     def _say_superseded(self, anew: Sequence[Job]) -> None:

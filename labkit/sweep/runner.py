@@ -172,7 +172,8 @@ class SweepRunner:
             driver = Driver(trials, branches, self.folders, self.slots, self.console)
             outcome = driver.run(baseline)
         else:
-            self.console.say(f"all {sum(branch.trials for branch in branches)} trials are finished already")
+            every = sum(branch.trials for branch in branches)
+            self.console.say(formats.finished(every, every, "trial"))
         searched = self._searched(branches)
         if retold := not missing and not self._is_told(trials):
             trials.describe(self.folders)

@@ -39,6 +39,23 @@ def test_under_the_table_stands_what_the_verdicts_rest_on_and_how_far_they_reach
     assert told["scope"] == "0.17M params, 0.10M tokens, stdlib: no claim beyond"
 
 
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ([2.0, 2.1, 2.2], "by seed did not help: 100 % more variance than unpaired"),
+        ([2.1, 2.0, 2.1], "by seed changed nothing: the runs of a seed have nothing in common"),
+    ],
+)
+def test_pairing_that_removes_nothing_is_said_to_be_no_help(synthetic, losses: list[float], told: str) -> None:
+    experiment = synthetic()
+    experiment.arm("baseline")
+    experiment.arm("1e5")
+    for seed, (base, loss) in enumerate(zip([2.2, 2.1, 2.0], losses, strict=True)):
+        experiment.run("baseline", seed, base)
+        experiment.run("1e5", seed, loss)
+    assert dict(compare(experiment.edition).footing)["pairing"] == told
+
+
 def test_differences_are_paired_by_seed(pair) -> None:
     _, near, far = compare(pair.edition).arms
     assert near.finals == pytest.approx({0: 1.95, 1: 1.971, 2: 1.932})

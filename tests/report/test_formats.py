@@ -49,6 +49,11 @@ from labkit.report import formats
         (formats.listed([]), ""),
         (formats.plural(1, "run"), "1 run"),
         (formats.plural(3, "run"), "3 runs"),
+        (formats.finished(0, 9, "run"), ""),
+        (formats.finished(1, 9, "run"), "1 of 9 runs is finished already"),
+        (formats.finished(2, 9, "run"), "2 of 9 runs are finished already"),
+        (formats.finished(1, 1, "run"), "the one run is finished already"),
+        (formats.finished(8, 8, "trial"), "all 8 trials are finished already"),
     ],
 )
 def test_numbers_are_written_the_same_everywhere(text: str, expected: str) -> None:

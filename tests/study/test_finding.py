@@ -46,7 +46,7 @@ def made(runs: Path, edition: str, **more: str) -> Synthetic:
         (["main", "steps=20"], "theta@steps=20", "steps=20", ""),
         (["steps=20"], "theta", "steps=20", "theta: this is theta@steps=20, the only edition that has been run"),
         (["steps=20"], "theta@steps=20", "steps=20", ""),
-        (["main", "small", "steps=20"], "theta", "main", "there is also theta@small, theta@steps=20"),
+        (["main", "small", "steps=20"], "theta", "main", "there are also theta@small, theta@steps=20"),
     ],
 )
 def test_what_was_taken_is_said_where_another_could_be_meant(
@@ -76,6 +76,13 @@ def test_a_file_is_asked_for_as_its_name_is_and_from_elsewhere_with_the_folder(
     here = f"{file}: this is the edition main; there is also theta@steps=20"
     assert said == [here, f"{here} (with --runs {runs})"]
     assert edition_of("theta@steps=20", runs).edition == "steps=20"
+
+
+def test_an_edition_that_was_not_run_is_met_with_how_the_others_are_asked_for(runs: Path) -> None:
+    for edition in ("main", "steps=20"):
+        made(runs, edition)
+    with pytest.raises(Mistake, match=r"'nope' of theta .* there are: theta@main, theta@steps=20$"):
+        edition_of("theta@nope", None)
 
 
 def test_several_editions_without_main_leave_a_choice(runs: Path) -> None:
