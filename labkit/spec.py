@@ -115,7 +115,7 @@ class Spec(BaseModel):
             raise Mistake(f"{given!r} says no change; write each path with its value: {{{first!r}: …}}")
         tree = self.as_json()
         for path, value in sorted(changes.items(), key=lambda change: change[0].count(".")):
-            _place(tree, type(self), path, value)
+            _place(self, tree, path, value)
         return without_idle(type(self), tree, changes)
 
     def differences(self, other: "Spec") -> dict[str, tuple[str, str]]:
@@ -360,9 +360,10 @@ def _opened(tree: Any, cls: Any) -> tuple[Any, Any]:
     return tree, cls
 
 
-def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
-    """Put a value into a dumped tree at a dotted path; numbers step into tuples, a short form opens its family."""
+def _place(spec: Spec, tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value into a spec's dumped tree at a path; numbers step into tuples, a short form opens its family."""
     at: Any = tree
+    cls: Any = type(spec)
     steps = path.split(".")
     for depth, step in enumerate(steps):
         if isinstance(at, list):
@@ -375,7 +376,7 @@ def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
                 at.setdefault(step, {})  # a plain mapping takes any key; its owner checks what it means
             elif step not in cls.model_fields:
                 where = at.get("kind") or cls.__name__
-                raise Mistake(f"{path}: {where} has no field {step!r}.{closest(step, cls.model_fields)}")
+                raise Mistake(f"{path}: {where} has no field {step!r}.{_meant(spec, steps[depth:], cls)}")
             else:
                 field = cls.model_fields[step]
                 cls = spec_of(field.annotation)
@@ -390,3 +391,9 @@ def _place(tree: dict[str, Any], cls: Any, path: str, value: Any) -> None:
         else:
             at[key], cls = _opened(at.get(key) if isinstance(at, dict) else at[key], cls)
             at = at[key]
+
+
+def _meant(spec: Spec, steps: list[str], cls: type[Spec]) -> str:
+    """The few paths of a spec that end in these steps; else the nearest field of the class."""
+    found = [path for path in spec.flat() if path.endswith(f".{'.'.join(steps)}")]
+    return f" Did you mean {' or '.join(found)}?" if 0 < len(found) <= 3 else closest(steps[0], cls.model_fields)

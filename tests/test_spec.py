@@ -173,6 +173,10 @@ def test_flat_has_a_line_for_every_leaf() -> None:
     [
         ({"frame.whel": "spoked"}, "frame.whel: Frame has no field 'whel'. Did you mean 'wheel'?"),
         ({"frame.wheel.spoke": 1}, "frame.wheel.spoke: spoked has no field 'spoke'. Did you mean 'spokes'?"),
+        ({"wheel": "disc"}, "wheel: Bicycle has no field 'wheel'. Did you mean frame.wheel?"),
+        ({"wheel.tension": 2}, "wheel.tension: Bicycle has no field 'wheel'. Did you mean frame.wheel.tension?"),
+        ({"frame.thickness": 1}, "frame.thickness: Frame has no field 'thickness'. Did you mean wheels.1.thickness?"),
+        ({"kind": "disc"}, "kind: Bicycle has no field 'kind'. Choose from: frame, load, wheels."),
         ({"wheels.5": "spoked"}, "wheels.5: '5' is no index into 2 entries"),
         ({"load.x": 1}, "load.x: nothing lies under load = None"),
         ({"wheels.²": "spoked"}, "wheels.²: '²' is no index into 2 entries"),
