@@ -32,6 +32,7 @@ from labkit.cli.options import (
     Workers,
 )
 from labkit.cli.planning import say_plan
+from labkit.cli.reports import say_since
 
 if TYPE_CHECKING:
     from labkit.tracking.console import Console
@@ -211,6 +212,7 @@ def report(target: Target, *, as_json: AsJson = False, runs: Runs = None, debug:
         if (told := edition.description()).get("kind") == "sweep":
             raise Mistake(f"{edition.title} is a sweep; write  {told['command']}")
         conclude(console, edition, as_json, again=True)
+        say_since(console, target, edition)
 
 
 def conclude(console: "Console", edition: "Edition", as_json: bool, again: bool) -> None:

@@ -1,11 +1,15 @@
 """What came of experiments: as a table to paste, and side by side."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from labkit.cli.application import answering, app, write_json
 from labkit.cli.options import AsJson, Debug, Runs, Target
+
+if TYPE_CHECKING:
+    from labkit.tracking.console import Console
+    from labkit.tracking.record import Edition
 
 
 @app.command()
@@ -22,8 +26,10 @@ def table(
         from labkit.report.latex import latex
         from labkit.study.finding import edition_of
 
-        found = compared(edition_of(target, runs, console.say))
+        edition = edition_of(target, runs, console.say)
+        found = compared(edition)
         console.document((latex(found) if tex else found.markdown()).rstrip("\n"))
+        say_since(console, target, edition)
 
 
 @app.command()
@@ -44,10 +50,13 @@ def compare(
         from labkit.spec import Mistake
         from labkit.study.finding import edition_of
 
-        editions = list(dict.fromkeys(edition_of(target, runs, console.say) for target in targets))
+        asked = {edition_of(target, runs, console.say): target for target in targets}
+        editions = list(asked)
         if len(editions) < 2:
             raise Mistake(f"{' '.join(targets)}: name two or more experiments to compare")
         found = across([compared(edition) for edition in editions])
+        for edition, target in asked.items():
+            say_since(console, target, edition)
         if as_json:
             write_json(console, found.as_json())
             return
@@ -57,3 +66,14 @@ def compare(
         )
         for name, text in told(found):
             console.show(f"{name:<9} {text}")
+
+
+def say_since(console: "Console", target: str, edition: "Edition") -> None:
+    """Say where the experiment's file has other variants by now; only where it was changed it is read, with torch."""
+    from labkit.study.finding import changed_file
+
+    if file := changed_file(target, edition):
+        from labkit.study.since import since
+
+        if told := since(edition, file):
+            console.say(told, "yellow")

@@ -7,6 +7,7 @@ from pathlib import Path
 from labkit.spec import Mistake, closest
 from labkit.study.names import safe
 from labkit.tracking.record import Edition, Run
+from labkit.tracking.source import hashes
 
 Say = Callable[[str], None]
 """What takes a line for whoever asked."""
@@ -116,6 +117,18 @@ def _is_search(edition: Edition) -> bool:
     with suppress(Mistake):
         return edition.description().get("kind") == "sweep"
     return False
+
+
+def changed_file(target: str, edition: Edition) -> Path | None:
+    """The file of an experiment on record, where a source of its latest run is not what it was; None elsewhere."""
+    written = edition.path.parents[2] / edition.description().get("file", "")
+    file = Path(target) if target.endswith(".py") else written
+    if file.suffix != ".py" or not file.is_file() or experiment_name(file) != edition.name:
+        return None
+    runs = sorted((run.record() for run in edition.runs()), key=lambda record: record.get("started") or 0.0)
+    known = runs[-1].get("sources", {}) if runs else {}
+    there = {place: path for place in known if (path := project_root(file) / place).is_file()}
+    return file if hashes(there) != known else None
 
 
 def run_of(target: str, runs: Path | None, say: Say = nothing) -> Run:
