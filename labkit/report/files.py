@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from labkit.report.board import board
@@ -55,16 +56,21 @@ def _draw(folder: Path, drawings: Drawings, comparison: Comparison) -> None:
     """Every drawing as SVG and PNG; those of an earlier report that this one has not go."""
     folder.mkdir(exist_ok=True)
     fresh = dict(pictures(drawings.all))
-    for old in folder.iterdir():
+    for old in _shown(folder):
         if old.name not in fresh:
-            old.unlink()
+            old.unlink(missing_ok=True)
     for name, content in fresh.items():
         write_bytes(folder / name, content)
 
 
 def _files(folder: Path) -> tuple[str, ...]:
-    figures = sorted(f"{FIGURES}/{file.name}" for file in (folder / FIGURES).iterdir())
+    figures = sorted(f"{FIGURES}/{file.name}" for file in _shown(folder / FIGURES))
     return (PAGE, MARKDOWN, LATEX, *figures)
+
+
+def _shown(folder: Path) -> Iterable[Path]:
+    """The drawings there, without those that another process is about to put there."""
+    return folder.glob("[!.]*")
 
 
 def _content(file: Path) -> bytes:

@@ -47,6 +47,16 @@ def test_the_files_are_made_anew_only_for_other_records(pair, monkeypatch) -> No
     assert "report.html" in contents(pair.edition.path)
 
 
+def test_a_drawing_that_another_process_is_about_to_put_there_is_left_to_it(pair, monkeypatch) -> None:
+    monkeypatch.setattr(files, "pictures", lambda *_: [("one.svg", b"<svg/>")])
+    half = pair.edition.path / "figures" / ".two.svg.7.7"
+    half.parent.mkdir()
+    half.touch()
+    write(pair.edition)
+    assert half.exists()
+    assert half.name not in (pair.edition.path / "board.json").read_text()
+
+
 def test_a_row_for_mlflow_holds_the_verdict_with_its_figures(pair, monkeypatch) -> None:
     monkeypatch.setattr(files, "pictures", lambda *_: [("forest.png", b"")])
     write(pair.edition)
