@@ -28,7 +28,7 @@ from typing import Any, TextIO
 
 import torch
 
-from labkit.train import awake
+from labkit.train import awake, wires
 
 if __name__ == "__main__":
     awake.begin(sys.argv)
@@ -102,15 +102,13 @@ class Worker:
 
     def lose(self, why: str) -> None:
         """One of the group is gone, in which every other waits for it: so is this process, and the run has failed."""
-        self._close()
-        for member in self.together.members if self.group.is_amid else ():
-            run = member.key.run
-            with run.console_log.open("a") as log:
-                log.write(f"{why}\n")
-            run.update(status="failed", error=why, ended=time.time())
-            self.answer({"run": str(run.path), "status": "failed", "error": why})
-        print(why, file=sys.__stderr__, flush=True)
-        os._exit(1)
+        try:
+            self._close()
+            print(why, file=sys.__stderr__, flush=True)
+            for member in self.together.members if self.group.is_amid else ():
+                self.answer({"run": str(member.key.path), **lost(member.key.run, why)})
+        finally:  # also where the disk is full: nobody but the driver, which sees it end, could say so any more
+            os._exit(1)
 
     def _room(self) -> Room:
         """Where the device is not there, the first run says so."""
@@ -229,6 +227,16 @@ class Worker:
         self.loaded = True
 
 
+def lost(run: Run, why: str) -> Told:
+    """Put on record that a run has failed, unless it was at its end already."""
+    if (status := run.record()["status"]) in FINISHED:
+        return {"status": status}
+    with run.console_log.open("a") as log:
+        log.write(f"{why}\n")
+    run.update(status="failed", error=why, ended=time.time())
+    return {"status": "failed", "error": why}
+
+
 def is_broken() -> bool:
     """Whether nothing runs on the GPU any more."""
     try:
@@ -263,6 +271,7 @@ class Input(Paths):
     def __init__(self, leaving: threading.Event) -> None:
         self.leaving = leaving
         self.paths: SimpleQueue[Path | None] = SimpleQueue()
+        self.descriptor = wires.taken()
         threading.Thread(target=self.read, daemon=True).start()
 
     def next(self, *, wait: bool) -> Path | None:
@@ -273,7 +282,7 @@ class Input(Paths):
 
     def read(self) -> None:
         rest = b""
-        while chunk := os.read(sys.stdin.fileno(), 1 << 16):
+        while chunk := os.read(self.descriptor, 1 << 16):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in filter(None, lines):
                 self.paths.put(Path(os.fsdecode(line)))
@@ -316,4 +325,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    sys.stdout = wires.kept()
     sys.exit(main())

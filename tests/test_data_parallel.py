@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from labkit.components import Norm
 from labkit.tracking.record import Run
 from labkit.tracking.source import capture
 from labkit.train import loop
@@ -60,7 +61,8 @@ def train(capsys: pytest.CaptureFixture[str]) -> Iterator[Train]:
 
     def trained(*runs: Run, **runtime: Any) -> list[str]:
         main(["--runtime", json.dumps({"device": "cpu", **runtime}), *(str(run.path) for run in runs)])
-        return [json.loads(line)["status"] for line in capsys.readouterr().out.splitlines()]
+        told = map(json.loads, capsys.readouterr().out.splitlines())
+        return [line["status"] for line in told if "run" in line]
 
     yield trained
     for number, handler in before.items():
@@ -190,9 +192,57 @@ def test_a_process_is_gone_when_the_first_one_is_whatever_it_waits_for(second) -
 
 
 def test_what_a_process_raises_is_told_in_a_line_and_is_in_its_log_in_full(second) -> None:
-    process, run = second("print('loaded')\nraise ValueError('not now')")
+    process, run = second("import os\nprint('loaded')\nos.write(1, b'{no answer\\n')\nraise ValueError('not now')")
     assert process.listen(lambda *_: None) == "rank 1: ValueError: not now"
     assert "Traceback" in run.console_of(1).read_text()
+
+
+@pytest.fixture
+def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes back what a user's source leaves in this process."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(Norm, "variants", Norm.variants.copy())
+
+
+OWN = """
+import os
+from typing import Literal
+import torch
+from torch import nn
+from labkit.components import Norm
+
+class Own(Norm):
+    kind: Literal["own"] = "own"
+
+    def build(self, width, place):
+        return Scale(width)
+
+class Scale(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+        self.register_buffer("offset", torch.full((width,), {offset}))
+
+    def forward(self, x):
+        if self.training:
+            self.scale.data += {drift}
+        return x * self.scale + self.offset
+"""
+
+
+@pytest.mark.parametrize(
+    ("offset", "drift", "told"),
+    [
+        ("1e-6 * os.getpid()", 0, "rank 1 built another model than rank 0"),
+        (0.0, "1e-9 * os.getpid()", "after 10 steps rank 1 has other weights than rank 0"),
+    ],
+)
+@pytest.mark.usefixtures("untouched")
+def test_processes_that_part_fail_the_run(plan, train, offset, drift, told) -> None:
+    run = plan("run", OWN.format(offset=offset, drift=drift), model={**SHARED["model"], "norm": "own"})
+    assert train(run, data_parallel=2) == ["failed"]
+    assert f"--data-parallel 2: {told}" in run.record()["error"]
+    assert "val/loss" not in run.metrics()
 
 
 @pytest.mark.gpu

@@ -1,6 +1,7 @@
 """The worker as a process: what it answers, when it leaves, and that a killed one loses nothing."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import pytest
 from labkit.components import Norm
 from labkit.tracking.record import Run
 from labkit.tracking.source import capture
-from labkit.worker import main
+from labkit.train.distributed import Group
+from labkit.train.run import Runtime
+from labkit.worker import Worker, main
 from tests.specs import TINY
 
 LITTLE = {
@@ -246,6 +249,44 @@ def test_a_worker_whose_driver_is_gone_checkpoints_and_leaves(plan, start) -> No
     assert run.record()["status"] == "paused"
     assert list(run.checkpoints.glob("step-*"))
     assert waiting.record()["status"] == "planned"
+
+
+def test_what_code_writes_and_reads_beneath_python_is_no_answer_and_no_run(plan, start) -> None:
+    source = "import os, sys\nos.write(1, b'{no answer\\n')\nassert sys.stdin.read() == ''\nsys.stdin.close()\n"
+    run, other = plan("a", sources={"user_norm.py": source}), plan("b", sources={"user_norm.py": source})
+    worker = start()
+    worker.stdin.write(f"{run.path}\n{other.path}\n")
+    worker.stdin.flush()
+    assert [json.loads(worker.stdout.readline())["status"] for _ in range(2)] == ["done", "done"]
+
+
+@pytest.mark.parametrize(("was", "told"), [("running", "failed"), ("done", "done")])
+def test_a_worker_that_loses_a_rank_fails_what_is_not_at_its_end_and_leaves(plan, monkeypatch, was, told) -> None:
+    run, said, left = plan(), [], []
+    worker = amid(run, was, said)
+    monkeypatch.setattr(os, "_exit", left.append)
+    worker.lose("rank 1 is gone")
+    assert (run.record()["status"], said[-1]["status"], left) == (told, told, [1])
+
+
+def test_a_worker_that_loses_a_rank_leaves_also_where_it_can_write_nothing(plan, monkeypatch) -> None:
+    run, left = plan(), []
+    worker = amid(run, "running", [])
+    monkeypatch.setattr(os, "_exit", left.append)
+    run.console_log.mkdir()
+    with pytest.raises(IsADirectoryError):
+        worker.lose("rank 1 is gone")
+    assert left == [1]
+
+
+def amid(run: Run, status: str, said: list[dict[str, Any]]) -> Worker:
+    """A worker of a group, which is at a run."""
+    worker = Worker(Runtime(device="cpu"), said.append)
+    worker.group = Group()
+    worker.group.is_amid = True
+    worker._begin(run.path)
+    run.update(status=status)
+    return worker
 
 
 def test_a_worker_told_to_leave_checkpoints_first(plan, start) -> None:

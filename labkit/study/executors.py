@@ -24,6 +24,7 @@ import torch
 from labkit.report.formats import plural
 from labkit.spec import Mistake
 from labkit.tracking.record import Run
+from labkit.train import wires
 from labkit.train.failing import death
 from labkit.train.run import Runtime
 
@@ -164,7 +165,7 @@ class Worker:
 
     def _listen(self) -> None:
         for line in self.stdout:
-            told = json.loads(line) if line.startswith("{") else {}
+            told = wires.told(line)
             self.room = told.get("room", self.room)
             if "run" in told:
                 self.told.put((Path(told["run"]), Answer(told["status"], told.get("error") or "")))

@@ -21,6 +21,7 @@ from labkit.study.counting import Counted
 from labkit.study.executors import Slot
 from labkit.study.plan import Job, Planner
 from labkit.tracking.record import Edition, Run
+from labkit.train import wires
 
 FEW, MANY = 4, 64
 """Steps of the first and at most of the second measurement."""
@@ -198,7 +199,7 @@ class _Timer:
         with suppress(BrokenPipeError):
             self.process.stdin.write(f"{run.path}\n")
             self.process.stdin.flush()
-        answers = (json.loads(line) for line in self.process.stdout if line.startswith("{"))
+        answers = map(wires.told, self.process.stdout)
         told = next((answer for answer in answers if "run" in answer), {"status": "failed", "error": "its worker died"})
         if told["status"] == "diverged":
             raise _Diverged

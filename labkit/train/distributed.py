@@ -7,7 +7,7 @@ once; whatever follows each does for itself, to the same bits. Number 0 keeps th
 import os
 import socket
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ Store = Any
 
 HERE = "127.0.0.1"
 """Where they meet: a group is of one machine."""
+
+Holds = Callable[[], str]
+"""A text for all that has to be the same in every process; another one for anything else."""
 
 GRACE = 5.0
 """Seconds until a process says that a sum has failed, which mostly is of another one's end."""
@@ -53,11 +56,16 @@ class Group:
     def begin(self, run: Path, step: int | None, device: torch.device) -> None:
         """Have all begin a run, at the checkpoint after so many steps where there is one. Waits for them to meet."""
 
-    def ready(self, how: str) -> None:
-        """Wait until all could make a step. Raises Mistake where one executes it otherwise than `how`."""
+    def ready(self, how: str, holds: Holds) -> None:
+        """Wait until all could make a step. Raises Mistake where one executes it otherwise than `how`, or where it
+        holds another model.
+        """
 
     def go(self, step: int) -> None:
         """Have all make a step."""
+
+    def agree(self, step: int, holds: Holds) -> None:
+        """Raises Mistake where one holds other weights after so many steps."""
 
     def end(self) -> None:
         """Have all be done with the run."""

@@ -21,7 +21,7 @@ from labkit.data import prepare
 from labkit.spec import Mistake
 from labkit.tracking.record import Run
 from labkit.tracking.source import load
-from labkit.train import awake
+from labkit.train import awake, wires
 from labkit.train.device import settings
 from labkit.train.distributed import Ranks, found
 from labkit.train.failing import in_a_line
@@ -36,14 +36,16 @@ class Orders:
 
     def __init__(self) -> None:
         self.lines: SimpleQueue[Line] = SimpleQueue()
+        self.descriptor = wires.taken()
         threading.Thread(target=self._read, daemon=True).start()
 
     def next(self) -> Line:
         return self.lines.get()
 
     def _read(self) -> None:
-        for line in sys.stdin:
-            self.lines.put(json.loads(line))
+        with os.fdopen(self.descriptor) as lines:
+            for line in lines:
+                self.lines.put(json.loads(line))
         os._exit(0)
 
 
@@ -87,8 +89,11 @@ class Following:
             if checkpoint is None:
                 raise Mistake(f"{run.checkpoints}: the checkpoint after step {step} cannot be read")
             maker.resume(checkpoint)
-        self.say({"ready": maker.step.made.how})
-        while "step" in (line := self.orders.next()):
+        self.say({"ready": maker.step.made.how, "holds": maker.holds_at_first()})
+        while "over" not in (line := self.orders.next()):
+            if "agree" in line:
+                self.say({"holds": maker.holds()})
+                continue
             assert line["step"] == maker.done
             maker.make_step()
             for _ in maker.step.readings():  # are those of number 0; where it has gone far ahead this waits

@@ -1,10 +1,10 @@
 """Number 0 of a group: the process that the driver speaks to, which starts the others and tells them what to do.
 
 It writes a line of JSON to the standard input of each: {"run": path, "checkpoint": step or null}, {"step": number},
-{"over": true}. A follower answers the first, {"ready": how}, and says {"failed": why} before it dies of an error; when
-its input ends it leaves at once. So whether to stop, to evaluate or to save is decided here alone, where the others
-wait for the next line, and when one of them is gone a thread that listens to it says so, whatever this process waits
-for.
+{"agree": true}, {"over": true}. A follower answers the first with {"ready": how, "holds": text}, the third with
+{"holds": text}, and says {"failed": why} before it dies of an error; when its input ends it leaves at once. So whether
+to stop, to evaluate or to save is decided here alone, where the others wait for the next line, and when one of them is
+gone a thread that listens to it says so, whatever this process waits for.
 """
 
 import json
@@ -22,7 +22,8 @@ from typing import Any
 import torch
 
 from labkit.spec import Mistake
-from labkit.train.distributed import Ranks, dist, opened
+from labkit.train import wires
+from labkit.train.distributed import Holds, Ranks, dist, opened
 from labkit.train.failing import death
 from labkit.train.run import Runtime
 
@@ -55,13 +56,13 @@ class Follower:
             self.stdin.write(json.dumps(line).encode() + b"\n")
             self.stdin.flush()
 
-    def listen(self, ready: Callable[[int, str], None]) -> str:
+    def listen(self, hear: Callable[[int, dict[str, Any]], None]) -> str:
         """Hear what it says until it is gone; gives why."""
         for line in self.stdout:
-            told = json.loads(line) if line.startswith(b"{") else {}
+            told = wires.told(line)
             self.failure = told.get("failed", self.failure)
-            if "ready" in told:
-                ready(self.rank, told["ready"])
+            if "holds" in told:
+                hear(self.rank, told)
         code = self.process.wait()
         return f"rank {self.rank}: {self.failure}" if self.failure else death(f"rank {self.rank}", code, self._said())
 
@@ -100,7 +101,7 @@ class Leader(Ranks):
         store, port = opened(runtime.data_parallel)
         super().__init__(0, runtime.data_parallel, store, exact=runtime.mode == "exact")
         self.lost, self.is_closing = lost, threading.Event()
-        self.told: SimpleQueue[tuple[int, str]] = SimpleQueue()
+        self.told: SimpleQueue[tuple[int, dict[str, Any]]] = SimpleQueue()
         self.followers = [Follower(runtime, rank, port) for rank in range(1, self.size)]
         self.listeners = [threading.Thread(target=self._listen, args=(each,), daemon=True) for each in self.followers]
         for listener in self.listeners:
@@ -111,14 +112,28 @@ class Leader(Ranks):
         self._tell(run=str(run), checkpoint=step)
         self.meet(device)
 
-    def ready(self, how: str) -> None:
-        for rank, other in [self.told.get() for _ in self.followers]:
-            if other != how:  # NCCL wants a sum captured by all or by none
-                said = f"rank {rank} executes its steps {other}, and rank 0 {how}"
+    def ready(self, how: str, holds: Holds) -> None:
+        told, ours = self._heard(), holds()
+        for rank, other in told:
+            if other["ready"] != how:  # NCCL wants a sum captured by all or by none
+                said = f"rank {rank} executes its steps {other['ready']}, and rank 0 {how}"
                 raise Mistake(f"--data-parallel {self.size}: {said}; write --capture off")
+            if other["holds"] != ours:
+                said = f"rank {rank} built another model than rank 0 of the same spec"
+                remedy = "have a component draw what it keeps from torch's own generator, and follow no set's order"
+                raise Mistake(f"--data-parallel {self.size}: {said}; {remedy}")
 
     def go(self, step: int) -> None:
         self._tell(step=step)
+
+    def agree(self, step: int, holds: Holds) -> None:
+        self._tell(agree=True)
+        ours = holds()
+        for rank, other in self._heard():
+            if other["holds"] != ours:
+                said = f"after {step} steps rank {rank} has other weights than rank 0"
+                why = "something moves them by more than the gradient, such as an optimizer's random numbers"
+                raise Mistake(f"--data-parallel {self.size}: {said}: {why}; leave the option out")
 
     def end(self) -> None:
         self._tell(over=True)
@@ -142,7 +157,11 @@ class Leader(Ranks):
         for follower in self.followers:
             follower.tell(**line)
 
+    def _heard(self) -> list[tuple[int, dict[str, Any]]]:
+        """What each of the others answers, in the order of their numbers."""
+        return sorted((self.told.get() for _ in self.followers), key=lambda told: told[0])
+
     def _listen(self, follower: Follower) -> None:
-        why = follower.listen(lambda rank, how: self.told.put((rank, how)))
+        why = follower.listen(lambda rank, line: self.told.put((rank, line)))
         if not self.is_closing.is_set():
             self.lost(why)

@@ -13,6 +13,7 @@ from labkit.optim.schedule import length
 from labkit.optim.weights import Weights
 from labkit.tracking import documents
 from labkit.tracking.record import Run
+from labkit.train.alike import digest
 from labkit.train.captured import Captured
 from labkit.train.checkpoint import Cadence, Checkpoint, Checkpoints, packed, unpack
 from labkit.train.clock import Clock
@@ -118,6 +119,14 @@ class Maker:
         unpack(checkpoint.tensors(self.device), self.weights, self.optimizer)
         self.done = checkpoint.facts["step"]
 
+    def holds(self) -> str:
+        """A text for what every process of the group has to have alike: the weights."""
+        return digest(self.weights.masters)
+
+    def holds_at_first(self) -> str:
+        """The same before the first step, with what is no weight, and may follow a process's own rows later."""
+        return digest(self.weights.masters | dict(self.model.named_buffers()))
+
     def make_step(self) -> None:
         """One more."""
         reseed(self.device, self.spec.seed.dropout, self.done, *self.group.key)
@@ -184,7 +193,7 @@ class Session(Maker):
             self.clock.restore(found.facts["clock"])
             self.watch.restore(found.facts["watch"])
             self.curves.restore(found.facts["curves"])
-        self.group.ready(self.step.made.how)
+        self.group.ready(self.step.made.how, self.holds_at_first)
         facts = at_the_start(
             self.run.record(),
             self.spec,
@@ -253,6 +262,7 @@ class Session(Maker):
         self.read(lag=0)
         reseed(self.device, self.spec.seed.dropout, self.done, "apart")
         with self.clock.stopped(), self.footprint.counted():
+            self.group.agree(self.done, self.holds)
             yield
         self.step.rest()
 
