@@ -232,7 +232,7 @@ def lost(run: Run, why: str) -> Told:
     if (status := run.record()["status"]) in FINISHED:
         return {"status": status}
     with run.console_log.open("a") as log:
-        log.write(f"{why}\n")
+        print(why, *(f"what was printed there is in {other.name}" for other in run.other_consoles), sep="\n", file=log)
     run.update(status="failed", error=why, ended=time.time())
     return {"status": "failed", "error": why}
 

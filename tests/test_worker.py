@@ -263,10 +263,14 @@ def test_what_code_writes_and_reads_beneath_python_is_no_answer_and_no_run(plan,
 @pytest.mark.parametrize(("was", "told"), [("running", "failed"), ("done", "done")])
 def test_a_worker_that_loses_a_rank_fails_what_is_not_at_its_end_and_leaves(plan, monkeypatch, was, told) -> None:
     run, said, left = plan(), [], []
+    run.console_of(1).write_text("Traceback")
+    run.console_of(2).touch()
     worker = amid(run, was, said)
     monkeypatch.setattr(os, "_exit", left.append)
     worker.lose("rank 1 is gone")
     assert (run.record()["status"], said[-1]["status"], left) == (told, told, [1])
+    log = run.console_log.read_text() if run.console_log.exists() else ""
+    assert log == ("rank 1 is gone\nwhat was printed there is in console-1.log\n" if told == "failed" else "")
 
 
 def test_a_worker_that_loses_a_rank_leaves_also_where_it_can_write_nothing(plan, monkeypatch) -> None:

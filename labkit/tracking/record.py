@@ -160,6 +160,11 @@ class Run:
         """What another process prints that shares the batch."""
         return self.path / f"console-{rank}.log"
 
+    @property
+    def other_consoles(self) -> list[Path]:
+        """Those that something was printed into."""
+        return [path for path in sorted(self.path.glob("console-*.log")) if path.stat().st_size]
+
     def append(self, step: int, values: Mapping[str, float]) -> None:
         """Add a line of metrics; what is not finite is written as null."""
         kept = {key: value if math.isfinite(value) else None for key, value in values.items()}
