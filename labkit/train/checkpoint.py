@@ -1,7 +1,9 @@
 """Checkpoints: tensors in safetensors, the rest in JSON, in a folder that appears as a whole or not at all.
 
-    checkpoints/step-000001200/{state.safetensors, state.json}     the latest only: masters, optimizer state, counters
-    checkpoints/{final.safetensors, final.json}                    what a finished run leaves: its logical parameters
+    checkpoints/step-000001200/{state.safetensors, state.json}     the latest only: masters, optimizer state, buffers,
+                                                                   counters
+    checkpoints/{final.safetensors, final.json}                    what a finished run leaves: its logical parameters,
+                                                                   and its buffers
 
 A torn folder is never used: the name appears by one rename, after everything below it is on disk.
 """
@@ -22,6 +24,7 @@ from torch import Tensor
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
 from labkit.tracking.record import Damaged, read_json, write_json
+from labkit.train.beside import restore, written
 from labkit.train.tensors import write_tensors
 
 VERSION = 1
@@ -81,11 +84,12 @@ class Checkpoints:
         _to_disk(self.folder)
         self._remove(all_but=path)
 
-    def finish(self, weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Leave the logical parameters in their masters' precision."""
+    def finish(self, weights: Weights, facts: Mapping[str, Any]) -> None:
+        """Leave the logical parameters in their masters' precision, and the buffers."""
         self.folder.mkdir(parents=True, exist_ok=True)
         fresh, path = self.folder / f".final-{os.getpid()}", self.folder / "final.safetensors"
-        write_tensors({name: view.clone() for name, view in weights.items()}, fresh)
+        parameters = {name: view.clone() for name, view in weights.logical().items()}
+        write_tensors(parameters | written(weights.model), fresh)
         _to_disk(fresh)
         fresh.rename(path)
         write_json(self.folder / "final.json", {"version": VERSION, "identity": self.identity, **facts})
@@ -116,11 +120,11 @@ class Cadence:
 
 
 def packed(weights: Weights, optimizer: Stepper) -> dict[str, Tensor]:
-    """Masters and optimizer state by name: ``weights/…`` and ``optimizer/exp_avg/…``."""
+    """Masters, optimizer state and buffers by name: ``weights/…``, ``optimizer/exp_avg/…`` and ``beside/…``."""
     tensors = {f"weights/{name}": master for name, master in weights.masters.items()}
     for name, stepped in _stepped(optimizer).items():
         tensors |= {f"optimizer/{key}/{name}": value for key, value in optimizer.state[stepped].items()}
-    return tensors
+    return tensors | written(weights.model)
 
 
 def unpack(tensors: Mapping[str, Tensor], weights: Weights, optimizer: Stepper) -> None:
@@ -133,6 +137,7 @@ def unpack(tensors: Mapping[str, Tensor], weights: Weights, optimizer: Stepper) 
         if kind == "optimizer":
             key, _, name = rest.partition("/")
             optimizer.state[stepped[name]].setdefault(key, value).copy_(value)
+    restore(weights.model, tensors)
     weights.publish()
 
 

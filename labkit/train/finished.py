@@ -14,7 +14,10 @@ from labkit.optim.weights import COMPUTE, MASTER, is_matrix
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
 from labkit.tracking.record import Run
+from labkit.train.beside import PREFIX, restore
 from labkit.train.run import RunSpec
+
+Tensors = dict[str, torch.Tensor]
 
 
 def finished(run: Run, spec: RunSpec, device: torch.device) -> Transformer:
@@ -22,23 +25,31 @@ def finished(run: Run, spec: RunSpec, device: torch.device) -> Transformer:
 
     Raises Mistake for a run that has no such weights, or that they do not fit.
     """
-    weights = final_weights(run, spec)
+    weights, buffers = _final(run, spec)
     with torch.device("cpu"):
         model = Transformer(spec.model, len(weights["embedding.weight"]))
-    model.to(MASTER[spec.precision])
+    for stored in model.parameters():  # buffers stay what they are, as in training
+        stored.data = stored.data.to(MASTER[spec.precision])
     for name, view in logical(model).items():
         view.copy_(weights[name])
     for name, stored in model.named_parameters():
         precision = COMPUTE if is_matrix(parts_of(name, stored)) else MASTER
         stored.data = stored.data.to(precision[spec.precision])
+    restore(model, buffers)
     return model.to(device).eval()
 
 
-def final_weights(run: Run, spec: RunSpec) -> dict[str, torch.Tensor]:
+def final_weights(run: Run, spec: RunSpec) -> Tensors:
     """The logical parameters that training ended with, in its masters' precision.
 
     Raises Mistake for a run that is not done, and for weights that cannot be read or are not the spec's.
     """
+    weights, _ = _final(run, spec)
+    return weights
+
+
+def _final(run: Run, spec: RunSpec) -> tuple[Tensors, Tensors]:
+    """The same, and what was kept beside them."""
     file = run.checkpoints / "final.safetensors"
     status = run.record().get("status", "not planned")
     if status != "done" or not file.exists():
@@ -49,9 +60,10 @@ def final_weights(run: Run, spec: RunSpec) -> dict[str, torch.Tensor]:
         weights = load_file(file, device="cpu")
     except (SafetensorError, OSError) as error:
         raise Mistake(f"{file}: cannot be read ({error}); train the run again") from error
+    buffers = {name: weights.pop(name) for name in list(weights) if name.startswith(PREFIX)}
     if others := sorted(unlike(weights, spec)):
         raise Mistake(f"{file}: these weights are not the spec's: {', '.join(others[:5])}; train the run again")
-    return weights
+    return weights, buffers
 
 
 def unlike(weights: dict[str, torch.Tensor], spec: RunSpec) -> Iterator[str]:

@@ -314,7 +314,7 @@ class Session(Maker):
         with self.apart():
             found = self.evaluator.at_the_end()
             documents.keep(self.run, found.documents)
-            self.checkpoints.finish(self.weights.logical(), {"step": self.done, "precision": self.spec.precision})
+            self.checkpoints.finish(self.weights, {"step": self.done, "precision": self.spec.precision})
             final = found.values | {"train/loss": self.watch.mean} | self.pace()
             status = self.leave("done", final=final, by_position=found.by_position, beyond=found.beyond)
             self.checkpoints.clear()

@@ -159,7 +159,7 @@ def test_masters_and_optimizer_state_return_to_the_bit(lab, precision: str, opti
 def test_final_weights_carry_logical_names(lab, checkpoints: Checkpoints) -> None:
     model = build(lab.spec, 257, CPU)
     exact = {name: view.clone() for name, view in logical(model).items()}
-    checkpoints.finish(Weights(model, "bf16").logical(), {"step": 12})
+    checkpoints.finish(Weights(model, "bf16"), {"step": 12})
     kept = load_file(checkpoints.folder / "final.safetensors")
     assert set(kept) == set(exact)
     assert all(torch.equal(kept[name], view) for name, view in exact.items())
@@ -186,7 +186,7 @@ def test_checkpoints_take_at_most_a_twentieth_of_the_time(monkeypatch: pytest.Mo
 def test_what_is_left_can_be_read_by_whom_the_folder_lets(lab, checkpoints: Checkpoints, tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     model = build(lab.spec, 257, CPU)
-    checkpoints.finish(Weights(model, "fp32").logical(), {"step": 1})
+    checkpoints.finish(Weights(model, "fp32"), {"step": 1})
     checkpoints.save(1, {"x": torch.zeros(1)}, {})
     written = list(checkpoints.folder.rglob("*.safetensors"))
     assert len(written) == 2
