@@ -245,6 +245,14 @@ def test_processes_that_part_fail_the_run(plan, train, offset, drift, told) -> N
     assert "val/loss" not in run.metrics()
 
 
+@pytest.mark.usefixtures("untouched")
+def test_buffers_of_each_process_are_said_to_be_its_own(plan, train) -> None:
+    source = OWN.format(offset=0.0, drift=0).replace("self.scale.data += 0", "self.offset += x.detach().mean((0, 1))")
+    run = plan("run", source, model={**SHARED["model"], "norm": "own"})
+    assert train(run, data_parallel=2) == ["done"]
+    assert loop.PARTED in run.record()["notes"]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are not two CUDA devices")
 @pytest.mark.parametrize("micro_batch", [None, 1])

@@ -64,8 +64,11 @@ class Group:
     def go(self, step: int) -> None:
         """Have all make a step."""
 
-    def agree(self, step: int, holds: Holds) -> None:
-        """Raises Mistake where one holds other weights after so many steps."""
+    def agree(self, step: int, holds: Holds, keeps: Holds) -> bool:
+        """Whether all keep the same beside their weights. Raises Mistake where one has other weights after so many
+        steps.
+        """
+        return True
 
     def end(self) -> None:
         """Have all be done with the run."""

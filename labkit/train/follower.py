@@ -92,7 +92,7 @@ class Following:
         self.say({"ready": maker.step.made.how, "holds": maker.holds_at_first()})
         while "over" not in (line := self.orders.next()):
             if "agree" in line:
-                self.say({"holds": maker.holds()})
+                self.say({"holds": maker.holds(), "keeps": maker.keeps()})
                 continue
             assert line["step"] == maker.done
             maker.make_step()

@@ -2,9 +2,9 @@
 
 It writes a line of JSON to the standard input of each: {"run": path, "checkpoint": step or null}, {"step": number},
 {"agree": true}, {"over": true}. A follower answers the first with {"ready": how, "holds": text}, the third with
-{"holds": text}, and says {"failed": why} before it dies of an error; when its input ends it leaves at once. So whether
-to stop, to evaluate or to save is decided here alone, where the others wait for the next line, and when one of them is
-gone a thread that listens to it says so, whatever this process waits for.
+{"holds": text, "keeps": text}, and says {"failed": why} before it dies of an error; when its input ends it leaves at
+once. So whether to stop, to evaluate or to save is decided here alone, where the others wait for the next line, and
+when one of them is gone a thread that listens to it says so, whatever this process waits for.
 """
 
 import json
@@ -126,14 +126,16 @@ class Leader(Ranks):
     def go(self, step: int) -> None:
         self._tell(step=step)
 
-    def agree(self, step: int, holds: Holds) -> None:
+    def agree(self, step: int, holds: Holds, keeps: Holds) -> bool:
         self._tell(agree=True)
-        ours = holds()
-        for rank, other in self._heard():
+        ours, kept = holds(), keeps()
+        told = self._heard()
+        for rank, other in told:
             if other["holds"] != ours:
                 said = f"after {step} steps rank {rank} has other weights than rank 0"
                 why = "something moves them by more than the gradient, such as an optimizer's random numbers"
                 raise Mistake(f"--data-parallel {self.size}: {said}: {why}; leave the option out")
+        return all(other["keeps"] == kept for _, other in told)
 
     def end(self) -> None:
         self._tell(over=True)

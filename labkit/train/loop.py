@@ -14,6 +14,7 @@ from labkit.optim.weights import Weights
 from labkit.tracking import documents
 from labkit.tracking.record import Run
 from labkit.train.alike import digest
+from labkit.train.beside import beside
 from labkit.train.captured import Captured
 from labkit.train.checkpoint import Cadence, Checkpoint, Checkpoints, packed, unpack
 from labkit.train.clock import Clock
@@ -30,6 +31,11 @@ from labkit.train.turns import Turn, Turns, finished
 from labkit.train.watch import Watch
 
 ShouldStop = Callable[[], bool]
+
+PARTED = (
+    "data parallel: buffers that training changes are of each process's own rows, and those of the first are evaluated "
+    "and saved: not bit for bit the same where it is resumed"
+)
 
 
 def train(run: Run, spec: RunSpec, runtime: Runtime, store: Store, should_stop: ShouldStop) -> str:
@@ -122,6 +128,10 @@ class Maker:
     def holds(self) -> str:
         """A text for what every process of the group has to have alike: the weights."""
         return digest(self.weights.masters)
+
+    def keeps(self) -> str:
+        """A text for what the model keeps beside its weights."""
+        return digest(beside(self.model))
 
     def holds_at_first(self) -> str:
         """The same before the first step, with what is no weight, and may follow a process's own rows later."""
@@ -262,7 +272,8 @@ class Session(Maker):
         self.read(lag=0)
         reseed(self.device, self.spec.seed.dropout, self.done, "apart")
         with self.clock.stopped(), self.footprint.counted():
-            self.group.agree(self.done, self.holds)
+            if not self.group.agree(self.done, self.holds, self.keeps):
+                self.note([PARTED])
             yield
         self.step.rest()
 
