@@ -18,6 +18,7 @@ def app():
         raise RecursionError("maximum recursion depth exceeded") from None
 
 application.app = app
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # in the background a shell has it ignored
 application.main()
 """
 
