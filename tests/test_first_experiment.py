@@ -26,16 +26,16 @@ def test_the_entropy_of_a_known_source() -> None:
     assert bigram_entropy(np.random.default_rng(0).integers(4, size=100_000), 4) == pytest.approx(np.log(4), abs=1e-3)
 
 
-def test_a_run_of_the_first_experiment_ends_below_the_bigram_entropy_of_its_text(
+def test_under_half_a_run_of_the_first_experiment_ends_below_the_bigram_entropy_of_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LABKIT_CACHE", str(tmp_path / "cache"))
     store = prepare(nano.data, nano.tokenizer, tmp_path)
     limit = bigram_entropy(store.train.read(0, store.train.n_tokens), store.size)
     assert 2.2 < limit < 2.6
-    run = Run(tmp_path / "run")
-    run.create(nano.as_json(), {})
-    assert train(run, nano, Runtime(device="cpu"), store, lambda: False) == "done"
+    run, spec = Run(tmp_path / "run"), nano.patched({"budget": {"kind": "steps", "steps": 500}})
+    run.create(spec.as_json(), {})
+    assert train(run, spec, Runtime(device="cpu"), store, lambda: False) == "done"
     final = json.loads((run.path / "record.json").read_text())["final"]
     assert final["val/loss"] < limit - 0.4
     assert final["val/bpb"] == pytest.approx(final["val/loss"] / np.log(2), rel=0.01)
