@@ -24,7 +24,7 @@ from torch import Tensor
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
 from labkit.tracking.record import Damaged, read_json, write_json
-from labkit.train.beside import restore, written
+from labkit.train.buffers import restore, written
 from labkit.train.tensors import write_tensors
 
 VERSION = 1
@@ -120,7 +120,7 @@ class Cadence:
 
 
 def packed(weights: Weights, optimizer: Stepper) -> dict[str, Tensor]:
-    """Masters, optimizer state and buffers by name: ``weights/…``, ``optimizer/exp_avg/…`` and ``beside/…``."""
+    """Masters, optimizer state and buffers by name: ``weights/…``, ``optimizer/exp_avg/…`` and ``buffers/…``."""
     tensors = {f"weights/{name}": master for name, master in weights.masters.items()}
     for name, stepped in _stepped(optimizer).items():
         tensors |= {f"optimizer/{key}/{name}": value for key, value in optimizer.state[stepped].items()}

@@ -65,9 +65,7 @@ class Group:
         """Have all make a step."""
 
     def agree(self, step: int, holds: Holds, keeps: Holds) -> bool:
-        """Whether all keep the same beside their weights. Raises Mistake where one has other weights after so many
-        steps.
-        """
+        """Whether all have the same buffers. Raises Mistake where one has other weights after so many steps."""
         return True
 
     def end(self) -> None:

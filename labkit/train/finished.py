@@ -14,7 +14,7 @@ from labkit.optim.weights import COMPUTE, MASTER, is_matrix
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
 from labkit.tracking.record import Run
-from labkit.train.beside import PREFIX, restore
+from labkit.train.buffers import PREFIX, restore
 from labkit.train.run import RunSpec
 
 Tensors = dict[str, torch.Tensor]
@@ -49,7 +49,7 @@ def final_weights(run: Run, spec: RunSpec) -> Tensors:
 
 
 def _final(run: Run, spec: RunSpec) -> tuple[Tensors, Tensors]:
-    """The same, and what was kept beside them."""
+    """The same, and its buffers."""
     file = run.checkpoints / "final.safetensors"
     status = run.record().get("status", "not planned")
     if status != "done" or not file.exists():

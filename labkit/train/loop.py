@@ -14,7 +14,7 @@ from labkit.optim.weights import Weights
 from labkit.tracking import documents
 from labkit.tracking.record import Run
 from labkit.train.alike import digest
-from labkit.train.beside import beside
+from labkit.train.buffers import buffers
 from labkit.train.captured import Captured
 from labkit.train.checkpoint import Cadence, Checkpoint, Checkpoints, packed, unpack
 from labkit.train.clock import Clock
@@ -130,8 +130,8 @@ class Maker:
         return digest(self.weights.masters)
 
     def keeps(self) -> str:
-        """A text for what the model keeps beside its weights."""
-        return digest(beside(self.model))
+        """A text for the model's buffers."""
+        return digest(buffers(self.model))
 
     def holds_at_first(self) -> str:
         """The same before the first step, with what is no weight, and may follow a process's own rows later."""

@@ -15,6 +15,21 @@ STEPS = 100
 TOKENS_PER_STEP = 1000
 
 
+DESCRIPTION: dict[str, Any] = {
+    "name": "theta",
+    "edition": "main",
+    "title": "theta",
+    "file": "experiments/theta.py",
+    "command": "labkit run experiments/theta.py",
+    "question": "Does theta matter?",
+    "hypothesis": "No.",
+    "metric": "val/loss",
+    "match": "none",
+    "seeds": [0, 1, 2],
+}
+"""Of an experiment that nobody ran."""
+
+
 @dataclass
 class Synthetic:
     """An edition on disk that grows arm by arm and run by run."""
@@ -105,19 +120,7 @@ def synthetic(tmp_path: Path) -> Callable[..., Synthetic]:
     """An empty experiment; keywords replace fields of its description."""
 
     def make(**fields: Any) -> Synthetic:
-        description = {
-            "name": "theta",
-            "edition": "main",
-            "title": "theta",
-            "file": "experiments/theta.py",
-            "command": "labkit run experiments/theta.py",
-            "question": "Does theta matter?",
-            "hypothesis": "No.",
-            "metric": "val/loss",
-            "match": "none",
-            "seeds": [0, 1, 2],
-        }
-        return Synthetic(Edition(tmp_path / "runs" / "theta" / "main"), description | fields)
+        return Synthetic(Edition(tmp_path / "runs" / "theta" / "main"), DESCRIPTION | fields)
 
     return make
 

@@ -9,17 +9,7 @@ from labkit.cli import app
 from labkit.spec import Mistake
 from labkit.study.finding import edition_of, run_of
 from labkit.tracking.record import Edition
-from tests.report.conftest import Synthetic
-
-DESCRIPTION = {
-    "file": "experiments/theta.py",
-    "command": "labkit run experiments/theta.py",
-    "question": "Does theta matter?",
-    "hypothesis": "No.",
-    "metric": "val/loss",
-    "match": "none",
-    "seeds": [0],
-}
+from tests.report.conftest import DESCRIPTION, Synthetic
 
 
 @pytest.fixture
@@ -31,7 +21,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(runs: Path, edition: str, **more: str) -> Synthetic:
-    experiment = Synthetic(Edition(runs / "theta" / edition), {**DESCRIPTION, **more})
+    experiment = Synthetic(Edition(runs / "theta" / edition), {**DESCRIPTION, "edition": edition, "seeds": [0], **more})
     experiment.arm("baseline")
     experiment.run("baseline", 0)
     return experiment

@@ -10,23 +10,13 @@ import labkit
 from labkit.spec import Mistake
 from labkit.study.frames import Results, results
 from labkit.tracking.record import Edition
-from tests.report.conftest import Synthetic
-
-DESCRIPTION = {
-    "file": "experiments/theta.py",
-    "command": "labkit run experiments/theta.py",
-    "question": "Does theta matter?",
-    "hypothesis": "No.",
-    "metric": "val/loss",
-    "match": "none",
-    "seeds": [0, 1],
-}
+from tests.report.conftest import DESCRIPTION, Synthetic
 
 
 @pytest.fixture
 def found(tmp_path: Path) -> Results:
     """A baseline and a variant that is half a nat worse, two seeds each, measured at two steps."""
-    experiment = Synthetic(Edition(tmp_path / "runs" / "theta" / "main"), DESCRIPTION)
+    experiment = Synthetic(Edition(tmp_path / "runs" / "theta" / "main"), {**DESCRIPTION, "seeds": [0, 1]})
     for name, loss in (("baseline", 2.0), ("1e5", 2.5)):
         experiment.arm(name)
         for seed in range(2):

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from labkit.components import Norm, Place
-from labkit.train.beside import beside, restore, written
+from labkit.train.buffers import buffers, restore, written
 from labkit.train.finished import finished
 
 PHASES, MASK = torch.tensor([1j, 2.0]), torch.ones(2, dtype=torch.bool)
@@ -51,7 +51,7 @@ def test_what_is_kept_returns_to_the_bit_and_what_is_made_again_is_not_kept() ->
     one.calls += 3
     one.phases *= 1j
     restore(other, written(one))
-    assert sorted(beside(one)) == ["calls", "mask", "phases"]
+    assert sorted(buffers(one)) == ["calls", "mask", "phases"]
     assert (other.calls, other.phases.tolist()) == (3, one.phases.tolist())
 
 
@@ -67,7 +67,7 @@ def test_an_interrupted_run_goes_on_with_the_buffers_that_it_had(lab, counting, 
 def test_a_finished_model_has_the_buffers_that_it_ended_with(lab, counting) -> None:
     run = lab.train(counting)
     file = run.checkpoints / "final.safetensors"
-    calls = load_file(file)["beside/norm.calls"]
+    calls = load_file(file)["buffers/norm.calls"]
     assert calls > 0
     model = finished(run, counting, torch.device("cpu"))
     assert model.get_buffer("norm.calls") == calls

@@ -1,6 +1,6 @@
-"""What a model keeps beside its weights: buffers, such as a running mean, which training may change.
+"""A model's buffers: what it keeps beside its weights, such as a running mean, which training may change.
 
-Checkpoints have them as ``beside/layers.0.attention_norm.mean``. Those that a module makes again by itself are
+Checkpoints have them as ``buffers/layers.0.attention_norm.mean``. Those that a module makes again by itself are
 registered with ``persistent=False``, and are not kept.
 """
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-PREFIX = "beside/"
+PREFIX = "buffers/"
 
 
-def beside(model: nn.Module) -> dict[str, Tensor]:
+def buffers(model: nn.Module) -> dict[str, Tensor]:
     """What it keeps, by name: the real parts and the imaginary ones where a buffer is complex."""
     weights = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     state = model.state_dict(keep_vars=True)
@@ -22,11 +22,11 @@ def beside(model: nn.Module) -> dict[str, Tensor]:
 
 def written(model: nn.Module) -> dict[str, Tensor]:
     """The same for a file of tensors, in which no two share memory."""
-    return {PREFIX + name: value.clone() for name, value in beside(model).items()}
+    return {PREFIX + name: value.clone() for name, value in buffers(model).items()}
 
 
 def restore(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Put what `written` gave into a live model; a file of before buffers were kept has none."""
-    for name, value in beside(model).items():
+    for name, value in buffers(model).items():
         if (kept := tensors.get(PREFIX + name)) is not None:
             value.copy_(kept)
