@@ -5,6 +5,7 @@ What does not fit comes in another round, with the floor again: contenders are c
 """
 
 import gc
+import math
 import statistics
 import sys
 import time
@@ -26,7 +27,7 @@ from labkit.train.execution import Eager
 
 SETTLING, TURNS = 3, 4
 ROOM = 1.25
-"""The next contender may take so much more than the largest so far."""
+"""The next contender may take so much more than the largest so far, and a turn than the first steps did."""
 
 Mode = Literal["exact", "fast"]
 Wanted = list[tuple[str, Mode | None]]
@@ -87,6 +88,8 @@ class Entry:
         self.times, self.hosts = list[float](), list[float]()
         self.spent, self.before = 0.0, allocated()
         """What went before: seconds, and bytes that are none of its own."""
+        self.passing = 0.0
+        """GiB that a step takes and gives back; what is captured keeps its own."""
 
     def start(self, settling: int = SETTLING) -> None:
         """Build it and make its first steps."""
@@ -103,6 +106,8 @@ class Entry:
             self.contender.wait()
             self.row.how = self.contender.how
             self.row.memory = (allocated(at_most=True) - self.before) / 2**30
+            if self.row.how != Captured.how:
+                self.passing = self.row.memory - (allocated() - self.before) / 2**30
 
     def turn(self, seconds: float) -> None:
         """As many steps as fit, at least two, after one that is not counted; of that, how long the host took."""
@@ -201,9 +206,14 @@ class Bench:
         alive: list[Entry] = []
         while wanted and (fits(alive) or shared(wanted[0][0], alive)):
             try:
-                alive += self.started(setup, *wanted[0], alive, told=self.told)
+                added = self.started(setup, *wanted[0], alive, told=self.told)
             except torch.OutOfMemoryError:  # next time, with more room
                 break
+            if alive and not turns_fit(alive + added):
+                self.told(f"{setup}, {wanted[0][0]}: again in another round: its turns would crowd the others'")
+                added.clear()
+                break
+            alive += added
             del wanted[0]
         floors: list[Measured] = []
         for number in range(1, TURNS + 1):
@@ -278,11 +288,21 @@ def shared(name: str, alive: list[Entry]) -> Any:
 
 def fits(alive: list[Entry]) -> bool:
     """Whether there is room for one more."""
-    if not alive or alive[0].contender.device != "cuda":
-        return True
+    return not alive or free_memory() > ROOM * max(entry.row.memory for entry in alive)
+
+
+def turns_fit(alive: list[Entry]) -> bool:
+    """Whether each has room for its steps beside what the others hold."""
+    return free_memory() > ROOM * max(entry.passing for entry in alive)
+
+
+def free_memory() -> float:
+    """GiB on the GPU; on a CPU as much as is wanted."""
+    if not torch.cuda.is_available():
+        return math.inf
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info()
-    return free > ROOM * 2**30 * max(entry.row.memory for entry in alive)
+    return free / 2**30
 
 
 def allocated(*, at_most: bool = False) -> int:

@@ -1,5 +1,6 @@
 """The benchmark of whole steps, on a CPU with a model of a moment: it measures what it says of whom it says."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -86,6 +87,24 @@ def test_memory_that_others_fill_is_no_failure(told: list[str], monkeypatch: pyt
     monkeypatch.setattr(train.PEERS["torch-eager"], "build", crowded)
     assert [row.name for row in bench(["labkit-eager", "torch-eager"], told)] == ["labkit-eager", "torch-eager"]
     assert not any("left out" in line for line in told)
+
+
+def test_one_whose_turns_would_crowd_the_others_waits_for_another_round(
+    told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "turns_fit", lambda alive: len(alive) < 2)
+    rows = bench(["labkit-eager", "torch-eager"], told)
+    assert sorted(row.name for row in rows) == ["labkit-eager", "torch-eager"]
+    assert not any("left out" in line for line in told)
+    turns = [line for line in told if f"turn {train.TURNS}" in line]
+    assert [line.count("eager") for line in turns] == [1, 1]
+
+
+def test_a_turn_needs_the_room_that_its_steps_take_and_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: Any = [SimpleNamespace(passing=passing) for passing in (0.0, 22.0)]
+    for free, fits in ((26.0, False), (28.0, True)):
+        monkeypatch.setattr(train, "free_memory", lambda free=free: free)
+        assert train.turns_fit(alive) is fits
 
 
 def test_contenders_of_another_round_are_compared_by_the_floor() -> None:
