@@ -32,6 +32,8 @@ SHARED = {
     "evaluation": {"points": 2, "windows": 4},
 }
 WIDE, MANY = {**SHARED["model"], "d_model": 64}, {"kind": "steps", "steps": 6000}
+EARLY = 40
+"""Steps; what rounding differs by is at 2e-6 of the loss there, and later grows as by another micro-batch."""
 ENDLESS = {"budget": {"kind": "steps", "steps": 10**6}}
 Train = Callable[..., list[str]]
 
@@ -268,6 +270,9 @@ def test_two_gpus_have_the_run_of_one_captured_and_the_same_bits_every_time(plan
     assert worker.wait(timeout=60) == 0
     assert (cut.record()["status"], told(start(**shared), cut)) == ("paused", ["done"])
     assert two.record()["execution"] == "captured"
-    ours, theirs = (torch.tensor([value for _, value in run.metrics()["train/loss"][:20]]) for run in (two, alone))
-    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=0)
+    ours, theirs = (
+        torch.tensor([value for step, value in run.metrics()["train/loss"] if step <= EARLY]) for run in (two, alone)
+    )
+    assert len(ours) > 5
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=0)
     assert exact(two) == exact(again) == exact(cut)
