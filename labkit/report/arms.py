@@ -61,6 +61,11 @@ class Outcome:
         return run_page(self.run)
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no other run trained beside it on its device, so that its speed is its own."""
+        return self.record.get("side_by_side", 1) == 1
+
+    @property
     def data_hash(self) -> str:
         """Of what it was trained and judged on; empty where the record does not say."""
         return self.record.get("data", {}).get("hash", "")
@@ -204,7 +209,8 @@ class Arm:
 
     @property
     def tokens_per_s(self) -> float:
-        return median(finals(self.outcomes, SPEED).values() or [math.nan])
+        """The median over runs that trained alone; NaN where none did."""
+        return median(finals([run for run in self.outcomes if run.is_alone], SPEED).values() or [math.nan])
 
     @property
     def epochs(self) -> float:

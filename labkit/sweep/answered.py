@@ -13,11 +13,13 @@ from labkit.tracking.record import FINISHED, Run
 from labkit.train.run import RunSpec
 
 
-def answering(job: Job, runs: Path, data_hash: str, base: Path) -> Run | None:
-    """A finished run of the same spec, data and sources; None where there is none."""
+def answering(job: Job, runs: Path, data_hash: str, base: Path, *, alone: bool) -> Run | None:
+    """A finished run of the same spec, data and sources, where asked one that trained alone; None if there is none."""
     for path in sorted(runs.glob(f"*/*/*/seed*-{job.fingerprint}")):
         run = Run(path)
-        if path != job.run.path and not run.fault and _answers(run, job.spec, data_hash, base):
+        if path == job.run.path or run.fault or (alone and run.record().get("side_by_side", 1) > 1):
+            continue
+        if _answers(run, job.spec, data_hash, base):
             return run
     return None
 

@@ -17,8 +17,9 @@ from labkit.tracking.record import Edition
 class Folders:
     """Makes and describes the folders of one edition of a sweep."""
 
-    def __init__(self, planner: Planner, runs: Path, progress: Progress) -> None:
-        self.planner, self.runs, self.progress = planner, runs, progress
+    def __init__(self, planner: Planner, runs: Path, progress: Progress, *, alone: bool) -> None:
+        """alone: what answers for a run has to have trained with no other beside it."""
+        self.planner, self.runs, self.progress, self.alone = planner, runs, progress, alone
         self.sources = planner.hashes()
         self.stores: dict[str, Store] = {}
 
@@ -52,7 +53,8 @@ class Folders:
             "tags": dict(tags),
             "described": self.planner.arm(job.counted),
         }
-        if not job.run.record() and (other := answering(job, self.runs, store.hash, self.planner.loaded.base)):
+        base = self.planner.loaded.base
+        if not job.run.record() and (other := answering(job, self.runs, store.hash, base, alone=self.alone)):
             job.run.adopt(other, {**self.planner.facts(job, store, other.record().get("sources", {})), **more})
             return False
         self.planner.plan(job, store, more)

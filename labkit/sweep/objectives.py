@@ -10,8 +10,9 @@ from labkit.train.run import RunSpec
 
 Direction = Literal["minimize", "maximize"]
 
+SPEED = "perf/tokens_per_s"
 COSTS = {
-    "perf/tokens_per_s": "maximize",
+    SPEED: "maximize",
     "perf/memory_gib": "minimize",
     "params": "minimize",
     "flops_per_token": "minimize",
@@ -29,6 +30,11 @@ class Objective:
     @property
     def is_loss(self) -> bool:
         return self.key.startswith("val/")
+
+    @property
+    def is_speed(self) -> bool:
+        """Whether it is a run's own only where no other trains beside it."""
+        return self.key == SPEED
 
     @property
     def on_the_way(self) -> bool:

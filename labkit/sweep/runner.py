@@ -13,6 +13,7 @@ from labkit.search.space import Space, digest
 from labkit.search.storage import check_folder, close, opened, public
 from labkit.search.study import Search, Study
 from labkit.search.tune import SEED, Tune
+from labkit.spec import Mistake
 from labkit.study.counting import Counted
 from labkit.study.executors import crew_of, slots
 from labkit.study.matching import matched
@@ -24,13 +25,14 @@ from labkit.sweep.branch import Branch, base_of
 from labkit.sweep.driver import Driver, Outcome
 from labkit.sweep.folders import Folders
 from labkit.sweep.loading import LoadedSweep
-from labkit.sweep.objectives import Direction, Objective, objectives
+from labkit.sweep.objectives import SPEED, Direction, Objective, objectives
 from labkit.sweep.story import Story
 from labkit.sweep.trials import Trials
 from labkit.sweep.winners import Winner, winners
 from labkit.tracking import mlflow, source
 from labkit.tracking.console import Console
 from labkit.tracking.record import Damaged, Edition
+from labkit.train.run import Runtime
 
 VARIABLE = "LABKIT_OPTUNA_STORAGE"
 JOURNAL = "study.journal"
@@ -72,7 +74,8 @@ class SweepRunner:
     def __init__(self, found: LoadedSweep, edition: str, options: Options, console: Console, storage: str = "") -> None:
         self.found, self.options, self.console = found, options, console
         self.loaded, self.sweep = found.loaded, found.sweep
-        self.slots = slots(options.runtime, options.workers)
+        alone = any(one.is_speed for one in self.objectives)
+        self.slots = slots(_one_at_a_time(options.runtime) if alone else options.runtime, options.workers)
         tuning = TUNING if edition == "main" else f"{edition}+{TUNING}"
         name = tuning if self.compares else edition
         self.edition = Edition(options.runs.absolute() / self.loaded.name / name)
@@ -85,7 +88,9 @@ class SweepRunner:
         self.address = given or str(self.edition.path / JOURNAL)
         self._check_storage()
         sources = source.imported_sources(self.loaded.root, self.loaded.file)
-        self.folders = Folders(Planner(self.loaded, self.edition, sources), options.runs.absolute(), console)
+        self.folders = Folders(
+            Planner(self.loaded, self.edition, sources), options.runs.absolute(), console, alone=alone
+        )
 
     def _check_storage(self) -> None:
         """Raise Mistake for a storage that cannot be reached or read; nothing is made."""
@@ -288,3 +293,11 @@ class SweepRunner:
             self.console.say(
                 f"what is searched has changed: {new} is a new study; {formats.listed(old)} stays as it is", "yellow"
             )
+
+
+def _one_at_a_time(runtime: Runtime) -> Runtime:
+    """For trials that are judged by their speed. Raises Mistake where several are asked for at once."""
+    if runtime.side_by_side not in ("auto", 1):
+        reason = f"trials are judged by {SPEED}, which is theirs only where they train alone"
+        raise Mistake(f"--side-by-side {runtime.side_by_side}: {reason}; leave it out")
+    return runtime.patched({"side_by_side": 1})

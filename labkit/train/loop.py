@@ -339,7 +339,7 @@ class Session(Maker):
         """Put the end of this session on record."""
         epochs, seconds, most = self.batches.epoch(self.done), self.clock.seconds, self.company.most
         if most > 1:
-            self.note([f"speed: trained side by side, {most} runs at most; its own is what they left to it"])
+            self.note(["speed: trained side by side, so that tokens/s are not compared"])
         self.run.update(
             status=status,
             step=self.done,

@@ -231,6 +231,18 @@ def test_facts_are_collected_without_repeats(pair) -> None:
     assert compare(pair.edition).facts("versions")["torch"] == ["2.11.0", "2.12.0"]
 
 
+def test_a_run_that_others_trained_beside_has_no_speed_of_its_own(pair) -> None:
+    for seed in range(2):
+        shared = pair.at("1e5", seed)
+        shared.update(side_by_side=4, final=shared.record()["final"] | {"perf/tokens_per_s": 1.0})
+    assert compare(pair.edition).arms[1].tokens_per_s == 45_200.0
+    pair.at("1e5", 2).update(side_by_side=2)
+    comparison = compare(pair.edition)
+    assert math.isnan(comparison.arms[1].tokens_per_s)
+    headers, rows, _ = comparison.brief_rows()
+    assert rows[0][headers.index("tok/s")] == "-"
+
+
 def test_the_speed_is_the_median_over_seeds(pair) -> None:
     pair.at("1e5", 0).update(final={"val/loss": 1.95, "perf/tokens_per_s": 1.0})
     arm = compare(pair.edition).arms[1]

@@ -135,9 +135,14 @@ def write_sweep(project: Path) -> Write:
     return written
 
 
-def made(file: Path, asked: Asked = Asked(), *, trials: int = 0, storage: str = "", workers: int = 1) -> SweepRunner:  # noqa: B008
+ALL = Asked()
+
+
+def made(
+    file: Path, asked: Asked = ALL, *, trials: int = 0, storage: str = "", workers: int = 1, **runtime: Any
+) -> SweepRunner:
     found, name = on_edition(load_sweep(file), asked, trials)
-    options = Options(file.parents[1] / "runs", Runtime(device="cpu"), "labkit sweep", workers=workers)
+    options = Options(file.parents[1] / "runs", Runtime(device="cpu", **runtime), "labkit sweep", workers=workers)
     return SweepRunner(found, name, options, Console(), storage)
 
 

@@ -243,6 +243,24 @@ def test_several_objectives_make_a_front(write_sweep: Write) -> None:
         assert (number in branch["front"]) is not beaten
 
 
+def test_what_is_judged_by_its_speed_trains_alone(write_sweep: Write) -> None:
+    code = SEARCH.replace('minimize="val/loss"', 'minimize="val/loss", maximize="perf/tokens_per_s"')
+    assert {slot.runtime.side_by_side for slot in made(write_sweep(code)).slots} == {1}
+    assert {slot.runtime.side_by_side for slot in made(write_sweep(SEARCH, "other.py")).slots} == {"auto"}
+    with pytest.raises(Mistake, match=r"--side-by-side 2: trials are judged by perf/tokens_per_s, .*; leave it out"):
+        made(write_sweep(code), side_by_side=2)
+
+
+def test_only_a_run_that_trained_alone_answers_where_speed_is_judged(write_sweep: Write) -> None:
+    made(write_sweep(SEARCH)).run()
+    for path in Synthetic.made:
+        Run(path).update(side_by_side=2)
+    made(write_sweep(SEARCH, "again.py")).run()
+    assert len(Synthetic.made) == 9
+    made(write_sweep(SEARCH.replace("minimize=", "maximize='perf/tokens_per_s', minimize="), "fast.py")).run()
+    assert len(Synthetic.made) > 9
+
+
 def test_a_trial_of_several_seeds_counts_by_their_mean_and_wilcoxon_needs_fewer(write_sweep: Write) -> None:
     code = SEARCH.replace("trials=8", "trials=6, seeds=6, pruner='wilcoxon'")
     _, searched = made(write_sweep(code)).run()
