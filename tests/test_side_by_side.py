@@ -146,7 +146,7 @@ def test_the_record_and_the_log_of_each_say_how_it_was_trained(plan) -> None:
     Hearing().train_all(*runs)
     for run in runs:
         assert run.record()["side_by_side"] == 3
-        assert run.record()["notes"][0].startswith("speed: trained side by side, 3 runs at most")
+        assert run.record()["notes"][0].startswith("speed: trained side by side")
         assert run.console_log.read_text().count("from step 0 of") == 1
 
 
