@@ -7,8 +7,9 @@ such a module. Specs are data, and travel whole.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from labkit.report import files
 from labkit.report.comparison import Comparison
 from labkit.report.excerpt import framed
-from labkit.spec import Choice, Mistake, Spec
+from labkit.spec import Choice, Mistake, Spec, ValidationError, closest, explain
 from labkit.study.editions import Asked, edition
 from labkit.study.experiment import Experiment
 from labkit.study.finding import project_root
@@ -56,19 +57,21 @@ def run_experiment(
     workers: int = 0,
     fresh: bool = False,
     runtime: Runtime | None = None,
+    **execution: Any,
 ) -> Results:
     """Train what is missing of an experiment, as `labkit run` does, and give its results, which a notebook shows.
 
     `name` is what it is called on disk: of an experiment in a file the file's, and needed for one that is in none.
     `runs` is the folder of the runs, the project's unless given; `baseline`, `sets` ("path=value"), `steps`, `seeds`,
-    `only`, `workers` and `fresh` are the command's options. Ctrl-C saves the runs. Raises Mistake.
+    `only`, `workers` and `fresh` are the command's options, and `execution` are those that say how runs are executed:
+    `device="cpu"`, `data_parallel=2`, or a `runtime` of them all. Ctrl-C saves the runs. Raises Mistake.
     """
     _refuse_in_worker()
-    loaded, title = edition(placed(experiment, name), Asked(baseline, _texts("sets", sets), steps, seeds))
+    runtime = _runtime(runtime, execution)
+    _check_count("workers", workers)
+    loaded, title = edition(placed(experiment, name), _asked(baseline, sets, steps=steps, seeds=seeds))
     command = f"labkit run {loaded.file}" if loaded.is_file else f"experiment.run({name!r}), in Python"
-    options = Options(
-        _folder(runs, loaded), runtime or Runtime(), command, _texts("only", only), workers, fresh, "fresh=True"
-    )
+    options = Options(_folder(runs, loaded), runtime, command, _texts("only", only), workers, fresh, "fresh=True")
     runner = Runner(loaded, title, options, Console())
     if runner.run().interrupted:
         raise KeyboardInterrupt
@@ -83,12 +86,14 @@ def report_experiment(
     baseline: str = "",
     sets: Sequence[str] = (),
     steps: int = 0,
+    **unknown: Any,
 ) -> Page:
     """Write the report of what is on record of an experiment, finished or not; a notebook shows the page.
 
     `baseline`, `sets` and `steps` are those of its run. Raises Mistake where nothing has been run.
     """
-    loaded, title = edition(placed(experiment, name), Asked(baseline, _texts("sets", sets), steps))
+    _refuse("report", unknown, _words(report_experiment))
+    loaded, title = edition(placed(experiment, name), _asked(baseline, sets, steps=steps))
     found = Edition(_folder(runs, loaded).absolute() / loaded.name / title)
     if not found.description():
         others = sorted(path.parent.name for path in found.path.parent.glob("*/experiment.json"))
@@ -103,6 +108,42 @@ def _folder(runs: str | Path | None, loaded: Loaded) -> Path:
     if runs is not None and not isinstance(runs, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Mistake(f"runs={runs!r}: expected a folder, such as runs='runs'")
     return Path(runs) if runs else loaded.root / "runs"
+
+
+def _runtime(runtime: Runtime | None, execution: Mapping[str, Any]) -> Runtime:
+    """What is asked of the execution, a field a word. Raises Mistake for a word that is none, or has no such value."""
+    if runtime is not None and not isinstance(runtime, Runtime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Mistake(f"experiment.run: runtime={brief(runtime)}: write its fields as they are, such as device='cpu'")
+    _refuse("run", execution.keys() - Runtime.model_fields.keys(), {*_words(run_experiment), *Runtime.model_fields})
+    try:
+        return (runtime or Runtime()).patched(execution)
+    except ValidationError as error:
+        raise Mistake(f"experiment.run: {explain(error, Runtime)}") from error
+
+
+def _words(function: Callable[..., Any]) -> list[str]:
+    """What an experiment's method takes by name."""
+    return [name for name, each in signature(function).parameters.items() if each.kind is each.KEYWORD_ONLY]
+
+
+def _refuse(method: str, unknown: Iterable[str], known: Iterable[str]) -> None:
+    """Raise Mistake for a word that a method of an experiment does not take."""
+    for word in sorted(unknown):
+        raise Mistake(f"experiment.{method}: no argument {word!r}.{closest(word, known)}")
+
+
+def _asked(baseline: str, sets: Sequence[str], **counts: int) -> Asked:
+    """The edition that is asked for. Raises Mistake for what is none."""
+    if not isinstance(baseline, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Mistake(f"baseline={brief(baseline)}: write its name as a text, such as baseline='mini'")
+    for word, count in counts.items():
+        _check_count(word, count)
+    return Asked(baseline, _texts("sets", sets), **counts)
+
+
+def _check_count(word: str, count: int) -> None:
+    if type(count) is not int or count < 0:
+        raise Mistake(f"{word}={brief(count)}: write a whole number from 1, such as {word}=2, or leave it out")
 
 
 def _texts(word: str, given: Sequence[str]) -> Sequence[str]:

@@ -18,6 +18,7 @@ from labkit.study import driving
 from labkit.study.driving import placed
 from labkit.study.loading import load
 from labkit.tracking.record import Edition
+from labkit.train.run import Runtime
 
 SCRIPT = """
 from threading import Thread
@@ -117,6 +118,13 @@ def test_a_report_before_the_first_run_is_one_message(project: Path, notebook: t
         ({"sets": "clip=1"}, r"sets='clip=1': write a list of texts"),
         ({"runs": 5}, r"runs=5: expected a folder"),
         ({"name": 5}, r"experiment\.run: 5 is no name"),
+        ({"seeds": "2"}, r"seeds='2': write a whole number from 1, such as seeds=2"),
+        ({"workers": -1}, r"workers=-1: write a whole number from 1"),
+        ({"baseline": 5}, r"baseline=5: write its name as a text, such as baseline='mini'"),
+        ({"data_paralel": 2}, r"experiment\.run: no argument 'data_paralel'\. Did you mean 'data_parallel'"),
+        ({"set": ["clip=1"]}, r"experiment\.run: no argument 'set'\. Did you mean 'sets'"),
+        ({"data_parallel": 0}, r"experiment\.run: data_parallel: .* greater than 0"),
+        ({"runtime": "cpu"}, r"experiment\.run: runtime='cpu': write its fields as they are, such as device='cpu'"),
     ],
 )
 def test_a_word_that_is_wrong_is_one_message(
@@ -124,6 +132,29 @@ def test_a_word_that_is_wrong_is_one_message(
 ) -> None:
     with pytest.raises(Mistake, match=told):
         load(project / "experiments" / "theta.py").experiment.run(**{"name": "mine"} | words)
+
+
+def test_the_words_of_execution_are_those_of_the_command_line(
+    project: Path, notebook: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Asked(Exception):
+        """What the driver was told."""
+
+    def told(_loaded: object, _name: str, options: driving.Options, _console: object) -> None:
+        raise Asked(options.runtime)
+
+    monkeypatch.setattr(driving, "Runner", told)
+    experiment = load(project / "experiments" / "theta.py").experiment
+    words: dict[str, Any] = {"device": "cpu", "data_parallel": 2}
+    for given in (words, {"runtime": Runtime(device="cpu")} | {"data_parallel": 2}, {"runtime": Runtime(**words)}):
+        with pytest.raises(Asked) as caught:
+            experiment.run(**given)
+        assert caught.value.args == (Runtime(**words),)
+
+
+def test_a_report_does_not_take_the_words_of_a_run(project: Path, notebook: types.ModuleType) -> None:
+    with pytest.raises(Mistake, match=r"experiment\.report: no argument 'fresh'\. Choose from: baseline, runs, sets"):
+        load(project / "experiments" / "theta.py").experiment.report(fresh=True)
 
 
 def test_plain_python_without_a_file_trains_shows_and_reports(project: Path) -> None:
