@@ -6,11 +6,8 @@ it says that it has room for more. It sits in a session of its
 own, so that Ctrl-C reaches only the driver; when its standard input closes it checkpoints and leaves.
 """
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -24,7 +21,7 @@ import torch
 from labkit.report.formats import plural
 from labkit.spec import Mistake
 from labkit.tracking.record import Run
-from labkit.train import wires
+from labkit.train import started, wires
 from labkit.train.failing import death
 from labkit.train.run import Runtime
 
@@ -150,14 +147,8 @@ class Worker:
 
     def _start(self, slot: Slot) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "labkit.worker", "--runtime", json.dumps(slot.runtime.as_json())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env={**os.environ, **slot.environment},
-            start_new_session=True,
-            text=True,
+        self.process = started.worker(
+            slot.runtime, errors=self.errors, environment=slot.environment, start_new_session=True
         )
         assert self.process.stdin
         assert self.process.stdout

@@ -1,10 +1,8 @@
 """How fast runs go on this machine: from its records, or from a few steps of each shape in workers."""
 
 import json
-import os
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +19,7 @@ from labkit.study.counting import Counted
 from labkit.study.executors import Slot
 from labkit.study.plan import Job, Planner
 from labkit.tracking.record import Edition, Run
-from labkit.train import wires
+from labkit.train import started, wires
 
 FEW, MANY = 4, 64
 """Steps of the first and at most of the second measurement."""
@@ -159,16 +157,8 @@ class _Timer:
     """A worker that trains a few steps of what it is given."""
 
     def __init__(self, slot: Slot) -> None:
-        command = [sys.executable, "-P", "-m", "labkit.worker", "--runtime", json.dumps(slot.runtime.as_json())]
-        pipe, environment = subprocess.PIPE, {**os.environ, **slot.environment}
-        self.process = subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-            text=True,
+        self.process = started.worker(
+            slot.runtime, errors=subprocess.DEVNULL, environment=slot.environment, start_new_session=True
         )
 
     def pace(self, job: Job, store: Store, planner: Planner) -> Pace | None:

@@ -10,7 +10,6 @@ when one of them is gone a thread that listens to it says so, whatever this proc
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 
 from labkit.spec import Mistake
-from labkit.train import wires
+from labkit.train import started, wires
 from labkit.train.distributed import Holds, Ranks, dist, opened
 from labkit.train.failing import death
 from labkit.train.run import Runtime
@@ -40,20 +39,14 @@ class Follower:
         self.rank, self.failure = rank, ""
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         here = runtime.patched({"device": f"cuda:{rank}"}) if is_on_gpus(runtime) else runtime
-        given = ["--runtime", json.dumps(here.as_json()), "--rank", str(rank), "--port", str(port)]
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "labkit.worker", *given],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-        )
+        self.process = started.worker(here, "--rank", str(rank), "--port", str(port), errors=self.errors)
         assert self.process.stdin
         assert self.process.stdout
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
     def tell(self, **line: Any) -> None:
         with suppress(BrokenPipeError, ValueError):  # it is gone, as whoever listens to it says
-            self.stdin.write(json.dumps(line).encode() + b"\n")
+            self.stdin.write(json.dumps(line) + "\n")
             self.stdin.flush()
 
     def listen(self, hear: Callable[[int, dict[str, Any]], None]) -> str:
