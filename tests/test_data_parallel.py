@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from labkit.components import Norm
 from labkit.tracking.record import Run
 from labkit.tracking.source import capture
-from labkit.train import loop
+from labkit.train import leader, loop
 from labkit.train.distributed import opened
 from labkit.train.leader import Follower
 from labkit.train.run import Runtime
@@ -245,6 +245,33 @@ def test_processes_that_part_fail_the_run(plan, train, offset, drift, told) -> N
     assert train(run, data_parallel=2) == ["failed"]
     assert f"--data-parallel 2: {told}" in run.record()["error"]
     assert "val/loss" not in run.metrics()
+
+
+ABSENT = "--data-parallel 2: rank 1 has not come for 0.1 s; what is printed there is in console-1.log, beside this"
+SLOW = "__import__('time').sleep(60 if '--rank' in __import__('sys').argv else 0) or 0.0"
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_process_that_does_not_come_to_a_run_fails_it_when_it_has_had_its_time(plan, train, monkeypatch) -> None:
+    expect = leader.Leader.expect
+
+    def expecting(group: leader.Leader) -> None:
+        monkeypatch.setattr(leader, "MEETING", 60.0 if group.meetings == 1 else 0.1)
+        expect(group)
+
+    monkeypatch.setattr(leader.Leader, "expect", expecting)
+    source = OWN.format(offset=SLOW, drift=0)
+    first, second = plan("first", source), plan("second", source, model={**SHARED["model"], "norm": "own"})
+    assert train(first, second, data_parallel=2) == ["done", "failed"]
+    assert second.record()["error"].startswith(ABSENT)
+
+
+def test_so_does_one_that_comes_and_says_nothing(plan, train, monkeypatch) -> None:
+    monkeypatch.setattr(leader.Leader, "expect", lambda _: monkeypatch.setattr(leader, "MEETING", 0.1))
+    monkeypatch.setattr(leader.wires, "told", lambda _: {})
+    run = plan("run")
+    assert train(run, data_parallel=2) == ["failed"]
+    assert run.record()["error"].startswith(ABSENT)
 
 
 @pytest.mark.usefixtures("untouched")

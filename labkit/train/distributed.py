@@ -89,9 +89,13 @@ class Ranks(Group):
     def __init__(self, rank: int, size: int, store: Store, *, exact: bool) -> None:
         self.rank, self.size, self.store, self.exact = rank, size, store, exact
         self.is_rehearsing = self.has_met = False
+        self.meetings = 0
 
     def meet(self, device: torch.device) -> None:
-        """Wait for the others, the first time."""
+        """Wait for the others, once a run, before anything is summed."""
+        self.meetings += 1
+        self.store.set(self.place(self.rank), "")
+        self.expect()
         if self.has_met:
             return
         self.has_met, of = True, {"rank": self.rank, "world_size": self.size, "store": self.store}
@@ -104,6 +108,13 @@ class Ranks(Group):
             if "lo" in (name for _, name in socket.if_nameindex()):
                 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
             dist.init_process_group("gloo", **of)
+
+    def expect(self) -> None:
+        """Wait until all have come to the meeting, where that is to be known."""
+
+    def place(self, rank: int) -> str:
+        """Where in the store a process says that it has come to the meeting."""
+        return f"meeting {self.meetings}/{rank}"
 
     def sum(self, values: Tensor) -> None:
         """On a GPU the host does not wait for it: the current stream does."""

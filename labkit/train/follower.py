@@ -81,8 +81,8 @@ class Following:
         """From the checkpoint after so many steps on, or from the beginning."""
         spec = RunSpec.from_json(run.spec())
         store = prepare(spec.data, spec.tokenizer, Path(run.record()["base"]), also=spec.evaluation.also)
-        self.group.meet(device)
         maker = Maker(run, spec, self.runtime, store, device=device, group=self.group)
+        self.group.meet(device)
         maker.step.prepare()
         if step is not None:
             checkpoint = maker.checkpoints.at(step)

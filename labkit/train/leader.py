@@ -12,10 +12,11 @@ import os
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
@@ -25,6 +26,12 @@ from labkit.train import started, wires
 from labkit.train.distributed import Holds, Ranks, dist, opened
 from labkit.train.failing import death
 from labkit.train.run import Runtime
+
+MEETING = 300.0
+"""Seconds until a follower that says nothing is given up: what number 0 does meanwhile it has done as well by then."""
+
+LOOK = 0.02
+"""Seconds between two looks for who has come."""
 
 LEAVING = 5.0
 """Seconds in which a follower has to be gone that was told to leave."""
@@ -105,6 +112,13 @@ class Leader(Ranks):
         self._tell(run=str(run), checkpoint=step)
         self.meet(device)
 
+    def expect(self) -> None:
+        until = time.monotonic() + MEETING
+        while absent := [each.rank for each in self.followers if not self.store.check([self.place(each.rank)])]:
+            if time.monotonic() > until:
+                raise self._without(absent)
+            time.sleep(LOOK)
+
     def ready(self, how: str, holds: Holds) -> None:
         told, ours = self._heard(), holds()
         for rank, other in told:
@@ -154,7 +168,22 @@ class Leader(Ranks):
 
     def _heard(self) -> list[tuple[int, dict[str, Any]]]:
         """What each of the others answers, in the order of their numbers."""
-        return sorted((self.told.get() for _ in self.followers), key=lambda told: told[0])
+        told: dict[int, dict[str, Any]] = {}
+        until = time.monotonic() + MEETING
+        while absent := [each.rank for each in self.followers if each.rank not in told]:
+            try:
+                rank, line = self.told.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                raise self._without(absent) from None
+            told[rank] = line
+        return sorted(told.items())
+
+    def _without(self, absent: list[int]) -> Mistake:
+        """What is said of those that are alive and have not come."""
+        who = f"ranks {', '.join(map(str, absent))} have" if absent[1:] else f"rank {absent[0]} has"
+        logs = f"what is printed there is in console-{absent[0]}.log, beside this run's own"
+        remedy = "see what your own files wait for in it, or leave the option out"
+        return Mistake(f"--data-parallel {self.size}: {who} not come for {MEETING:g} s; {logs}: {remedy}")
 
     def _listen(self, follower: Follower) -> None:
         why = follower.listen(lambda rank, line: self.told.put((rank, line)))
