@@ -15,7 +15,6 @@ from labkit.data import Store, look
 from labkit.data.batches import require_window
 from labkit.report import files, formats
 from labkit.spec import Mistake
-from labkit.study.counting import Counted
 from labkit.study.crew import Crew, Event, Turn
 from labkit.study.executors import Answer, crew_of, slots
 from labkit.study.experiment import Experiment
@@ -66,7 +65,7 @@ class Runner:
         self.edition = Edition(options.runs.absolute() / loaded.name / edition)
         self.arms = matched(self.experiment, loaded.base)
         for arm in self.arms:
-            check_rows(options.runtime, arm)
+            options.runtime.rows(arm.arm.spec.batch_size)
         self.jobs = chosen(jobs_of(self.arms, self.experiment.seed_list, self.edition), options.only)
         self.planner = Planner(loaded, self.edition, loaded.sources)
         self.sources = self.planner.hashes()
@@ -260,15 +259,6 @@ def check_writable(runs: Path) -> None:
         raise Mistake(
             f"--runs {runs}: cannot write there: {os.strerror(error.errno or 0)}; choose another folder"
         ) from error
-
-
-def check_rows(runtime: Runtime, arm: Counted) -> None:
-    """Raise Mistake for processes that cannot share an arm's batch, or a micro-batch that does not divide a share."""
-    try:
-        runtime.rows(arm.arm.spec.batch_size)
-    except Mistake as error:
-        field, colon, rest = str(error).removeprefix("runtime.").partition(":")
-        raise Mistake(f"--{field.replace('_', '-')}{colon}{rest}") from error
 
 
 def _check_length(job: Job, store: Store) -> None:

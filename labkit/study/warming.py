@@ -8,7 +8,6 @@ from typing import Any
 
 from labkit.report import formats
 from labkit.study.counting import Counted
-from labkit.study.runner import check_rows
 from labkit.train.device import select
 from labkit.train.run import Runtime
 from labkit.train.warming import warm
@@ -40,7 +39,7 @@ def warmed(arms: Sequence[Counted], runtime: Runtime, base: Path) -> Warmed:
     Raises Mistake for a device or a tokenizer that is not there, or a micro-batch that does not divide an arm's batch.
     """
     for arm in arms:
-        check_rows(runtime, arm)
+        runtime.rows(arm.arm.spec.batch_size)
     device, start = select(runtime.device), time.perf_counter()
     if device.type == "cpu":
         return Warmed("cpu", len(arms), 0, 0, 0.0)

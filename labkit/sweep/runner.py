@@ -9,7 +9,7 @@ from typing import Any
 
 from labkit.data import look
 from labkit.report import formats
-from labkit.search.space import Space, digest
+from labkit.search.space import Changes, Space, digest, refused
 from labkit.search.storage import check_folder, close, opened, public
 from labkit.search.study import Search, Study
 from labkit.search.tune import SEED, Tune
@@ -18,10 +18,12 @@ from labkit.study.counting import Counted
 from labkit.study.executors import crew_of, slots
 from labkit.study.matching import matched
 from labkit.study.plan import Planner
-from labkit.study.runner import Options, check_rows, check_writable
+from labkit.study.runner import Options, check_writable
 from labkit.sweep import files
 from labkit.sweep.analysis import untried
+from labkit.sweep.batches import check_batches
 from labkit.sweep.branch import Branch, base_of
+from labkit.sweep.constraints import broken
 from labkit.sweep.driver import Driver, Outcome
 from labkit.sweep.folders import Folders
 from labkit.sweep.loading import LoadedSweep
@@ -81,7 +83,8 @@ class SweepRunner:
         self.edition = Edition(options.runs.absolute() / self.loaded.name / name)
         self.arms = matched(self.loaded.experiment, self.loaded.base)
         for arm in self.arms:
-            check_rows(options.runtime, arm)
+            options.runtime.rows(arm.arm.spec.batch_size)
+            self._check_batches(arm)
         check_writable(options.runs)
         given = storage or os.environ.get(VARIABLE, "")
         self.own = not given
@@ -91,6 +94,16 @@ class SweepRunner:
         self.folders = Folders(
             Planner(self.loaded, self.edition, sources), options.runs.absolute(), console, alone=alone
         )
+
+    def _check_batches(self, arm: Counted) -> None:
+        """Raise Mistake for a batch size to be tried of an arm that cannot be shared, or cut, as the runtime asks."""
+        base, constraints = arm.arm.spec, self.sweep.constraints if self.sweep is not None else {}
+
+        def invalid(changes: Changes) -> str:
+            return refused(base, changes) or broken(constraints, base.patched(changes))
+
+        space = self.tune.space if self.compares or self.sweep is None else self.sweep.space
+        check_batches(space, self.options.runtime, invalid)
 
     def _check_storage(self) -> None:
         """Raise Mistake for a storage that cannot be reached or read; nothing is made."""

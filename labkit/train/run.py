@@ -204,7 +204,7 @@ class Runtime(Spec):
     def share(self, batch_size: int) -> int:
         """Sequences of a batch that each process takes. Raises Mistake if there are not as many for each."""
         if batch_size % self.data_parallel:
-            said = f"runtime.data_parallel: {self.data_parallel} does not divide batch_size {batch_size}"
+            said = f"--data-parallel: {self.data_parallel} does not divide batch_size {batch_size}"
             raise Mistake(f"{said}; write {_divisor(batch_size, self.data_parallel)}")
         return batch_size // self.data_parallel
 
@@ -214,7 +214,7 @@ class Runtime(Spec):
         rows = self.micro_batch or share
         if share % rows:
             of = f"{share}, each process's share of batch_size" if self.data_parallel > 1 else "batch_size"
-            said = f"runtime.micro_batch: {rows} does not divide {of} {batch_size}"
+            said = f"--micro-batch: {rows} does not divide {of} {batch_size}"
             raise Mistake(f"{said}; write {_divisor(share, rows)}")
         return rows
 

@@ -162,6 +162,40 @@ def test_a_micro_batch_that_does_not_divide_the_batch_is_refused(
     assert (code, "--micro-batch: 3 does not divide batch_size" in err) == (2, True)
 
 
+TUNED = """
+experiment = Experiment(baseline=pico, variants={}, seeds=1, metric="val/loss", match="none",
+                        tune=Tune(nuisance={"batch_size": [4, 6, 7]}, trials=2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        ("sweep", SEARCH.replace('"optimizer.lr": log', '"batch_size": [4, 3], "optimizer.lr": log'), "3; write 1"),
+        ("sweep", COMPARE.replace('"optimizer.lr": log', '"batch_size": integers(4, 6), "optimizer.lr": log'), "5; wr"),
+        ("run", TUNED, "7; write 1, or leave 7 out of the batch sizes to try"),
+    ],
+)
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_a_batch_size_to_be_tried_that_processes_cannot_share_is_refused(
+    write_sweep: Write, capsys: pytest.CaptureFixture[str], command: str, code: str, told: str
+) -> None:
+    file = write_sweep(code)
+    code, _, err = labkit(capsys, command, file, "--data-parallel", 2, "--device", "cpu")
+    assert (code, f"--data-parallel: 2 does not divide batch_size {told}" in err) == (2, True)
+    assert not (file.parents[1] / "runs").exists()
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_a_batch_size_that_a_constraint_leaves_out_is_let_pass(
+    write_sweep: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = SEARCH.replace('"optimizer.lr": log', '"batch_size": integers(2, 6), "optimizer.lr": log')
+    even = 'trials=2, constraints={"even": lambda spec: spec.batch_size % 2 == 0}'
+    words = ("--data-parallel", 2, "--device", "cpu", "-j", 1)
+    assert labkit(capsys, "sweep", write_sweep(code.replace("trials=8", even)), *words)[0] == 0
+
+
 @pytest.mark.usefixtures("synthetic", "no_page")
 def test_damaged_files_of_a_finished_sweep_are_written_again_or_left_out(
     write_sweep: Write, project: Path, capsys: pytest.CaptureFixture[str]

@@ -253,7 +253,7 @@ def test_curves_stay_within_two_thousand_points(lab, monkeypatch) -> None:
 
 def test_a_runtime_that_does_not_fit_is_refused_before_anything_is_written(lab) -> None:
     run = lab.plan(lab.spec)
-    with pytest.raises(Mistake, match="micro_batch: 3 does not divide batch_size 4"):
+    with pytest.raises(Mistake, match="--micro-batch: 3 does not divide batch_size 4"):
         lab.train(run=run, micro_batch=3)
     assert run.record()["status"] == "planned"
 

@@ -78,17 +78,17 @@ def test_mup_refuses_an_optimizer_that_does_not_say_how_its_rate_follows_the_wid
 def test_a_micro_batch_that_does_not_divide_the_batch_is_refused_with_both_numbers() -> None:
     assert Runtime().rows(12) == 12
     assert Runtime(micro_batch=4).rows(12) == 4
-    with pytest.raises(Mistake, match="micro_batch: 5 does not divide batch_size 12; write 4"):
+    with pytest.raises(Mistake, match="--micro-batch: 5 does not divide batch_size 12; write 4"):
         Runtime(micro_batch=5).rows(12)
 
 
 def test_processes_share_a_batch_evenly_and_its_micro_batches_divide_a_share() -> None:
     assert Runtime(data_parallel=3).rows(12) == 4
     assert Runtime(data_parallel=3, micro_batch=2).rows(12) == 2
-    with pytest.raises(Mistake, match="data_parallel: 8 does not divide batch_size 12; write 6"):
+    with pytest.raises(Mistake, match="--data-parallel: 8 does not divide batch_size 12; write 6"):
         Runtime(data_parallel=8).rows(12)
     with pytest.raises(
-        Mistake, match="micro_batch: 3 does not divide 4, each process's share of batch_size 12; write 2"
+        Mistake, match="--micro-batch: 3 does not divide 4, each process's share of batch_size 12; write 2"
     ):
         Runtime(data_parallel=3, micro_batch=3).rows(12)
 
