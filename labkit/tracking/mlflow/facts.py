@@ -102,6 +102,8 @@ def _tags(run: Run, record: Mapping[str, Any], setting: Setting, status: str) ->
     for key in ("device", "mode", "kernels", "precision"):
         if record.get(key):
             yield key, str(record[key])
+    if processes := _processes(record):
+        yield "data_parallel", processes
     for library, version in (record.get("versions") or {}).items():
         if version is not None:
             yield f"version.{library}", str(version)
@@ -110,6 +112,12 @@ def _tags(run: Run, record: Mapping[str, Any], setting: Setting, status: str) ->
         yield "diverged_at", str(record.get("diverged_at"))
     if record.get("error"):
         yield "error", clipped(str(record["error"]))
+
+
+def _processes(record: Mapping[str, Any]) -> str:
+    """How many processes shared each batch, where it was not one: ``2``, or ``2, 1`` if a run went on with fewer."""
+    asked = [session.get("runtime", {}).get("data_parallel", 1) for session in record.get("sessions", [])]
+    return ", ".join(map(str, dict.fromkeys(asked))) if any(count != 1 for count in asked) else ""
 
 
 def _params(spec: Mapping[str, Any], record: Mapping[str, Any], varied: Varied) -> dict[str, str]:
