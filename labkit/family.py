@@ -9,6 +9,30 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
+TYPES: dict[type, str] = {bool: "bool", int: "int", float: "Number", str: "str", tuple: "tuple[…, ...]"}
+"""What stands for a value in a spec: the type to write."""
+
+
+class Typed(BaseModel):
+    """A model that tells a field without a type as the line to write."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        annotations, constants = inspect.get_annotations(cls), set[str]().union(*map(_constants, cls.__mro__))
+        for name, value in vars(cls).items():
+            if not name.startswith("_") and name not in annotations and name not in constants and type(value) in TYPES:
+                raise TypeError(_untyped(cls, name, value))
+
+
+def _constants(cls: type) -> set[str]:
+    return getattr(cls, "__class_vars__", set())
+
+
+def _untyped(cls: type, name: str, value: Any) -> str:
+    if name == "kind":
+        return _kindless(cls, value)
+    return f"{cls.__qualname__}.{name} has no type: write  {name}: {TYPES[type(value)]} = {value!r}"
+
 
 def kind_of(cls: type[BaseModel]) -> str:
     """The one name that a variant's kind can be. Raises TypeError with the line to write."""
@@ -16,9 +40,13 @@ def kind_of(cls: type[BaseModel]) -> str:
     kind = None if field is None else field.default
     known = isinstance(kind, str) and field is not None and get_origin(field.annotation) is Literal
     if field is None or not known or get_args(field.annotation) != (kind,):
-        name = kind if isinstance(kind, str) else cls.__name__.lower()
-        raise TypeError(f'{cls.__qualname__} needs a kind of one name: write  kind: Literal["{name}"] = "{name}"')
+        raise TypeError(_kindless(cls, kind))
     return str(kind)
+
+
+def _kindless(cls: type, kind: Any) -> str:
+    name = kind if isinstance(kind, str) else cls.__name__.lower()
+    return f'{cls.__qualname__} needs a kind of one name: write  kind: Literal["{name}"] = "{name}"'
 
 
 def is_due(member: Any) -> bool:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -21,7 +20,7 @@ from pydantic import (
 from pydantic import ValidationError as ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
-from labkit.family import kind_of, lacking
+from labkit.family import Typed, kind_of, lacking
 
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """What fp32 and bf16 hold in full: nearer to zero a number would be zero there, and further out infinite."""
@@ -59,7 +58,7 @@ def closest(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {match[0]!r}?" if match else f" Choose from: {', '.join(known)}."
 
 
-class Spec(BaseModel):
+class Spec(Typed):
     """An immutable description of a thing to build: finite numbers, strings, booleans, tuples and specs."""
 
     model_config = ConfigDict(

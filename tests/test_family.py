@@ -20,6 +20,7 @@ from labkit import (
     Tokenizer,
 )
 from labkit.components import Head, ScoreScale
+from labkit.components.norm import Rms
 from labkit.search.pruners import Pruner
 from labkit.search.samplers import Sampler
 from labkit.spec import Mistake
@@ -90,6 +91,29 @@ def test_what_is_defined_as_something_else_is_told(family: type[Choice], members
 def test_other_names_of_parameters_and_more_of_them_are_let_pass() -> None:
     made(Norm, build=lambda self, d, where, eps=1e-6: None)
     made(Residual, flow=lambda self, *parts: None, norms_at_the_end=True)
+
+
+@pytest.mark.parametrize(
+    ("base", "member", "line"),
+    [
+        (Norm, ("kind", "mine"), 'needs a kind of one name: write  kind: Literal["mine"] = "mine"'),
+        (Rms, ("kind", "mine"), 'needs a kind of one name: write  kind: Literal["mine"] = "mine"'),
+        (Norm, ("eps", 1e-5), ".eps has no type: write  eps: Number = 1e-05"),
+        (Norm, ("centred", True), ".centred has no type: write  centred: bool = True"),
+    ],
+)
+def test_a_field_without_a_type_is_told_as_the_line_to_write(
+    base: type[Choice], member: tuple[str, Any], line: str
+) -> None:
+    known = dict(Norm.variants)
+    with pytest.raises(TypeError) as caught:
+        type("Mine", (base,), {"__module__": __name__, "build": lambda self, width, place: None, **dict([member])})
+    assert str(caught.value).removeprefix("Mine").strip() == line
+    assert Norm.variants == known
+
+
+def test_constants_methods_and_what_is_private_need_none() -> None:
+    made(Residual, flow=lambda self, *parts: None, norms_at_the_end=True, _remembered=3, again=property(lambda _: 1))
 
 
 def test_a_class_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
