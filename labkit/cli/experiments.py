@@ -125,7 +125,7 @@ def warm(
             device=device, mode=mode, micro_batch=micro_batch, activation_checkpointing=activation_checkpointing
         )
         with console.busy("compiling kernels"):
-            found = warmed(matched(loaded.experiment, loaded.base), runtime, loaded.base)
+            found = warmed(matched(loaded.experiment, loaded.base, console), runtime, loaded.base)
         if as_json:
             write_json(console, found.as_json())
         else:
@@ -165,7 +165,7 @@ def show(
         from labkit.study.matching import matched
 
         loaded, name = edition(experiment_in(Path(target)), asked_for(baseline, sets, steps, None))
-        arms = matched(loaded.experiment, loaded.base)
+        arms = matched(loaded.experiment, loaded.base, console)
         title = loaded.name if name == "main" else f"{loaded.name}@{name}"
         if as_json:
             write_json(console, views.arms_as_json(title, arms))

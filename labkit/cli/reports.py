@@ -75,5 +75,5 @@ def say_since(console: "Console", target: str, edition: "Edition") -> None:
     if file := changed_file(target, edition):
         from labkit.study.since import since
 
-        if told := since(edition, file):
+        if told := since(edition, file, console):
             console.say(told, "yellow")

@@ -1,20 +1,25 @@
 """What an arm costs, counted before anything runs, and how near the baseline matching brought it."""
 
 import sys
-from contextlib import redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labkit.model import Costs, costs
+from labkit.report.formats import listed
 from labkit.spec import Mistake
 from labkit.study.experiment import Arm
 from labkit.study.names import brief
-from labkit.study.own import told, where
+from labkit.study.own import defined, own_parts, told, where
 from labkit.study.rehearsal import rehearse
 from labkit.study.scaling import LAWS
 from labkit.study.sizes import size_at
 from labkit.study.trial import check_own
+from labkit.tracking.progress import Progress
+
+QUIET = Progress()
+"""Nobody is told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +100,13 @@ class Match:
         }
 
 
-def counted(arm: Arm, base: Path) -> Counted:
-    """Count an arm; relative paths of its tokenizer start at `base`.
+def counted(arm: Arm, base: Path, progress: Progress = QUIET) -> Counted:
+    """Count an arm; relative paths of its tokenizer start at `base`, and `progress` is told of what takes long.
 
     Raises Mistake if it cannot be built, or its schedule does not fit into its budget.
     """
     try:
-        with redirect_stdout(sys.stderr):
+        with tried(arm, progress), redirect_stdout(sys.stderr):
             vocab = arm.spec.tokenizer.size(base)
             check_own(arm.spec, vocab)
             steps = arm.spec.steps(vocab)
@@ -113,6 +118,14 @@ def counted(arm: Arm, base: Path) -> Counted:
     except BaseException as error:
         line = "" if isinstance(error, Mistake) else where(error, arm.spec, base)
         raise Mistake(f"{place(arm)}: {line}{told(error)}") from error
+
+
+def tried(arm: Arm, progress: Progress, what: str = "tried on a few tokens") -> AbstractContextManager[None]:
+    """What goes on with the user's own components of an arm, who knows how long."""
+    names = [f"{type(part).__name__} ({defined(part)})" for part in own_parts(arm.spec)]
+    if not names:
+        return nullcontext()
+    return progress.slow(f"{place(arm)}: {listed(names)} {'are' if names[1:] else 'is'} being {what}; Ctrl-C ends that")
 
 
 def place(arm: Arm) -> str:

@@ -14,12 +14,27 @@ class Interrupts:
 
     pressed: int = 0
     heeded: int = 0
+    is_raising: bool = False
 
     @property
     def new(self) -> bool:
         """Whether it was pressed again since the last look."""
-        fresh, self.heeded = self.pressed > self.heeded, self.pressed
+        fresh, self.heeded = self.is_due, self.pressed
         return fresh
+
+    @property
+    def is_due(self) -> bool:
+        """The same, and it is still to be acted upon."""
+        return self.pressed > self.heeded
+
+    @contextmanager
+    def raising(self) -> Generator[None]:
+        """What looks at no count inside is ended by a press, which counts as well. Raises KeyboardInterrupt."""
+        self.is_raising = True
+        try:
+            yield
+        finally:
+            self.is_raising = False
 
 
 @contextmanager
@@ -32,6 +47,8 @@ def counted_interrupts() -> Generator[Interrupts]:
 
     def press(_number: int, _frame: FrameType | None) -> None:
         interrupts.pressed += 1
+        if interrupts.is_raising:
+            raise KeyboardInterrupt
 
     before = {number: signal.signal(number, press) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -6,28 +6,30 @@ from pathlib import Path
 from typing import Any
 
 from labkit.spec import Mistake, ValidationError
-from labkit.study.counting import Counted, Match, counted, place
+from labkit.study.counting import QUIET, Counted, Match, counted, place, tried
 from labkit.study.experiment import Arm, Experiment
 from labkit.study.names import brief
 from labkit.study.sizes import fixed_layers, gives, place_of, size_at, step_of, with_size
 from labkit.study.solver import nearest
+from labkit.tracking.progress import Progress
 from labkit.train.run import Flops
 
 LARGEST = 2**62
 """To which size a match is looked for."""
 
 
-def matched(experiment: Experiment, base: Path) -> list[Counted]:
+def matched(experiment: Experiment, base: Path, progress: Progress = QUIET) -> list[Counted]:
     """The arms as they are trained: each variant as near the baseline as the experiment's `match_by` brings it.
 
     Raises Mistake for an arm that cannot be built, and for a variant that stays further off than the tolerance.
     """
-    baseline, *variants = [counted(arm, base) for arm in experiment.arms]
+    baseline, *variants = [counted(arm, base, progress) for arm in experiment.arms]
     if experiment.match == "none":
         return [baseline, *variants]
     arms = [baseline]
     for variant in variants:
-        arms.append(_near(_nearest(baseline, variant, experiment, base), experiment))
+        with tried(variant.arm, progress, "brought to the baseline's size"):
+            arms.append(_near(_nearest(baseline, variant, experiment, base), experiment))
         if same := next((arm.arm.name for arm in arms[:-1] if arm.arm.spec == arms[-1].arm.spec), ""):
             raise Mistake(f"{place(variant.arm)}: once matched it is the same as {brief(same)}; leave one out")
     return arms

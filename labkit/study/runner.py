@@ -63,7 +63,7 @@ class Runner:
         self.loaded, self.options, self.console = loaded, options, console
         self.slots = slots(options.runtime, options.workers)
         self.edition = Edition(options.runs.absolute() / loaded.name / edition)
-        self.arms = matched(self.experiment, loaded.base)
+        self.arms = matched(self.experiment, loaded.base, console)
         for arm in self.arms:
             options.runtime.rows(arm.arm.spec.batch_size)
         self.jobs = chosen(jobs_of(self.arms, self.experiment.seed_list, self.edition), options.only)

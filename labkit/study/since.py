@@ -7,23 +7,24 @@ from labkit.report.formats import listed
 from labkit.spec import Mistake
 from labkit.study.loading import load, short
 from labkit.study.matching import matched
+from labkit.tracking.progress import Progress
 from labkit.tracking.record import Edition
 
 
-def since(edition: Edition, file: Path) -> str:
+def since(edition: Edition, file: Path, progress: Progress) -> str:
     """How the variants of a file differ from those on record, in a line; empty where they do not."""
     try:
-        told = "; ".join(_differences(edition, file))
+        told = "; ".join(_differences(edition, file, progress))
     except Mistake as error:
         told = f"it cannot be read now: {error}"
     return f"{short(file.absolute())} has changed since it was run: {told}" if told else ""
 
 
-def _differences(edition: Edition, file: Path) -> Iterator[str]:
+def _differences(edition: Edition, file: Path, progress: Progress) -> Iterator[str]:
     """Of another edition than main the names alone: what was asked for it is not in the file."""
     loaded = load(file)
     recorded = {arm["name"]: arm["fingerprint"] for arm in edition.description()["arms"]}
-    now = {arm.arm.name: arm.arm.fingerprint for arm in matched(loaded.experiment, loaded.base)}
+    now = {arm.arm.name: arm.arm.fingerprint for arm in matched(loaded.experiment, loaded.base, progress)}
     as_written = edition.edition == "main" and loaded.experiment.tune is None
     new = [name for name in now if name not in recorded]
     other = [name for name in now if as_written and recorded.get(name, now[name]) != now[name]]

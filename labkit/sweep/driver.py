@@ -11,7 +11,7 @@ from labkit.spec import Mistake
 from labkit.study.counting import Counted
 from labkit.study.crew import PAUSE
 from labkit.study.executors import Answer, Slot
-from labkit.study.interrupt import counted_interrupts
+from labkit.study.interrupt import Interrupts, counted_interrupts
 from labkit.study.watch import Pace
 from labkit.sweep.branch import Branch
 from labkit.sweep.folders import Folders
@@ -52,7 +52,7 @@ class Driver:
     ) -> None:
         self.trials, self.branches, self.folders, self.console = trials, branches, folders, console
         self.slots = slots
-        self.outcome = Outcome()
+        self.outcome, self.interrupts = Outcome(), Interrupts()
         self.under_way: list[Work] = []
         self.waiting: list[Work] = []
         self.in_a_row = self.invalid = 0
@@ -63,7 +63,7 @@ class Driver:
         """Go on until every branch has its trials, or something ends it. Ctrl-C gives back what is under way."""
         pool = Pool(self.slots)
         try:
-            with counted_interrupts() as interrupts, self.console.gauges() as gauges:
+            with counted_interrupts() as self.interrupts, self.console.gauges() as gauges:
                 live = Live(self.console, gauges, self.branches)
                 if baseline is not None:
                     self._begin(Work(baseline, self.folders.jobs(baseline, self.trials.seeds)), live)
@@ -73,7 +73,7 @@ class Driver:
                         self._take(ended, pool, live)
                     self._look(live)
                     live.show(self.under_way)
-                    if interrupts.new:
+                    if self.interrupts.new:
                         self._heed(pool)
                     if self._is_over(pool):
                         return self.outcome
@@ -96,7 +96,7 @@ class Driver:
 
     def _fill(self, pool: Pool, live: Live) -> None:
         """Give every idle worker something to do."""
-        while pool.idle and not self._is_ending:
+        while pool.idle and not self._is_ending and not self.interrupts.is_due:
             if (work := next((one for one in self.waiting if one.is_ready), None)) is not None:
                 self.waiting.remove(work)
                 self._give(work, pool)
@@ -113,7 +113,12 @@ class Driver:
     def _ask(self, branch: Branch, live: Live) -> None:
         """Ask for a trial and make its runs; one that is invalid costs nothing."""
         asked = branch.study.ask()
-        found = self.trials.counted(branch, asked)
+        try:
+            with self.interrupts.raising():
+                found = self.trials.counted(branch, asked)
+        except KeyboardInterrupt:
+            branch.study.give_back(asked)
+            return
         if isinstance(found, str):
             branch.study.tell(asked, "invalid", facts={"why": found})
             self.invalid += 1

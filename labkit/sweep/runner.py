@@ -81,7 +81,7 @@ class SweepRunner:
         tuning = TUNING if edition == "main" else f"{edition}+{TUNING}"
         name = tuning if self.compares else edition
         self.edition = Edition(options.runs.absolute() / self.loaded.name / name)
-        self.arms = matched(self.loaded.experiment, self.loaded.base)
+        self.arms = matched(self.loaded.experiment, self.loaded.base, console)
         for arm in self.arms:
             options.runtime.rows(arm.arm.spec.batch_size)
             self._check_batches(arm)
@@ -281,6 +281,7 @@ class SweepRunner:
             self.options.command,
             facts,
             constraints,
+            self.console,
         )
 
     def _announce(self) -> None:

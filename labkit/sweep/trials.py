@@ -9,7 +9,7 @@ from typing import Any
 from labkit.search.space import refused
 from labkit.search.study import Asked
 from labkit.spec import Mistake
-from labkit.study.counting import Counted, counted
+from labkit.study.counting import QUIET, Counted, counted
 from labkit.study.experiment import Arm, Experiment
 from labkit.study.matching import matched
 from labkit.study.names import at
@@ -17,6 +17,7 @@ from labkit.sweep.branch import Branch
 from labkit.sweep.constraints import Constraints, broken
 from labkit.sweep.folders import Folders
 from labkit.sweep.objectives import Objective
+from labkit.tracking.progress import Progress
 from labkit.train.run import RunSpec
 
 
@@ -37,6 +38,7 @@ class Trials:
     facts: Mapping[str, Any]
     """What the description says beside the arms."""
     constraints: Constraints = field(default_factory=dict[str, Callable[[RunSpec], bool]])
+    progress: Progress = QUIET
 
     def counted(self, branch: Branch, asked: Asked) -> Counted | str:
         """The arm of a trial with what it costs, or why it is invalid."""
@@ -72,14 +74,14 @@ class Trials:
     def _matched(self, arm: Arm, branch: Branch) -> Counted:
         """In a search each trial is brought to the base's size; the arms of a comparison are already."""
         if not branch.alone:
-            return counted(arm, self.base)
-        return beside(branch.arm.spec, arm, self.experiment, self.base)
+            return counted(arm, self.base, self.progress)
+        return beside(branch.arm.spec, arm, self.experiment, self.base, self.progress)
 
 
-def beside(baseline: RunSpec, arm: Arm, experiment: Experiment, base: Path) -> Counted:
+def beside(baseline: RunSpec, arm: Arm, experiment: Experiment, base: Path, progress: Progress = QUIET) -> Counted:
     """An arm brought to the baseline's size as an experiment brings its own. Raises Mistake where it cannot be."""
     if experiment.match == "none":
-        return counted(arm, base)
+        return counted(arm, base, progress)
     pair = Experiment(
         baseline=baseline,
         variants={arm.name: arm.changes},
@@ -89,5 +91,5 @@ def beside(baseline: RunSpec, arm: Arm, experiment: Experiment, base: Path) -> C
         match_by=experiment.match_by,
         tolerance=experiment.tolerance,
     )
-    found = matched(pair, base)
-    return found[1] if len(found) > 1 else counted(arm, base)
+    found = matched(pair, base, progress)
+    return found[1] if len(found) > 1 else counted(arm, base, progress)

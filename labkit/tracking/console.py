@@ -29,6 +29,9 @@ PIPE_WIDTH = 200
 PLAIN_EVERY = 10.0
 """Seconds between two plain lines about one thing."""
 
+PATIENCE = 3.0
+"""Seconds until work that mostly takes no time is told of."""
+
 NOTABLE = 2.0
 """Seconds that work takes for its end to be told."""
 
@@ -151,6 +154,18 @@ class Console(Progress):
         with _picture(self.err) as picture:
             picture.show([Text(f"… {what}")])
             yield
+
+    @contextmanager
+    def slow(self, what: str) -> Generator[None]:
+        """Say a line where it takes longer than a few seconds, while it goes on."""
+        timer = threading.Timer(PATIENCE, self.say, (what,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
     @contextmanager
     def gauges(self) -> Generator["Gauges"]:

@@ -13,3 +13,8 @@ class Progress:
     def task(self, description: str, total: float | None = None, unit: str = "") -> Generator[Advance]:
         """A stage of work of `total` units (None: unknown); call what it gives with each amount done."""
         yield lambda _: None
+
+    @contextmanager
+    def slow(self, what: str) -> Generator[None]:
+        """Work that mostly takes no time, and of which a word is said where it does."""
+        yield

@@ -1,13 +1,19 @@
 """A model with the user's own components makes a training step before anything starts."""
 
+import os
+import re
+import signal
 from pathlib import Path
 
 import pytest
 
+from labkit.cli.application import app
 from labkit.spec import Mistake
 from labkit.study import rehearsal
 from labkit.study.loading import load
 from labkit.study.matching import matched
+from labkit.tracking import console as console_module
+from labkit.tracking.console import Console
 from tests.conftest import Write
 
 HEAD = '''"""Does it work?"""
@@ -347,3 +353,26 @@ def test_a_composition_is_tried_once(write: Write, monkeypatch: pytest.MonkeyPat
 def test_an_experiment_of_labkits_own_components_is_not_tried(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(rehearsal, "_steps")
     tried(project / "experiments" / "theta.py")
+
+
+@pytest.mark.parametrize("command", ["run", "show"])
+def test_one_that_never_returns_is_told_of_and_ends_with_an_interrupt(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    say, before = Console.say, signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def pressing(console: Console, text: str = "", style: str = "") -> None:
+        say(console, text, style)
+        if "is being tried" in text:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(console_module, "PATIENCE", 0.1)
+    monkeypatch.setattr(Console, "say", pressing)
+    source = module("Norm", "def forward(self, x):\n        while not x.is_meta: pass\n        return x * self.gain")
+    try:
+        assert app([command, str(made(write, source, NORM))], standalone_mode=False) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    told, ended = capsys.readouterr().err.splitlines()
+    assert re.match(r"variant 'mine': Mine \(.*mine\.py:\d+\) is being tried on a few tokens; Ctrl-C ends that$", told)
+    assert ended.startswith("interrupted")

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from labkit.cli import app
+from labkit.study.counting import QUIET
 from labkit.study.editions import Asked, edition
 from labkit.study.finding import changed_file
 from labkit.study.loading import load
@@ -52,7 +53,7 @@ def test_what_a_file_has_otherwise_than_its_records_is_told_in_a_line(
     file.write_text(file.read_text().replace(old, new))
     del sys.modules["experiments.theta"]
     assert changed_file("theta", ran) == changed_file(str(file), ran) == (file if new else None)
-    line = since(ran, file)
+    line = since(ran, file, QUIET)
     assert "\n" not in line
     assert line.startswith(f"experiments/theta.py has changed since it was run: {told}" if told else "")
     assert bool(line) == bool(told)
@@ -62,7 +63,7 @@ def test_of_an_edition_only_the_names_can_differ(ran: Edition, project: Path) ->
     other = Edition(ran.path.parent / "clip=2")
     told = ran.description()
     other.describe({**told, "edition": "clip=2", "arms": [{**told["arms"][0], "fingerprint": "ab" * 8}]})
-    line = since(other, project / "experiments" / "theta.py")
+    line = since(other, project / "experiments" / "theta.py", QUIET)
     assert line.endswith("since it was run: theta=1000 and theta=500000 have not been run")
 
 

@@ -13,6 +13,7 @@ from labkit.study.executors import Answer
 from labkit.sweep import pool
 from labkit.sweep.analysis import narrow, saved
 from labkit.sweep.results import search_as_json, tally
+from labkit.sweep.trials import Trials
 from labkit.tracking.record import Edition, Run
 from tests.sweep.conftest import SEARCH, Synthetic, Write, loss_of, made, records
 
@@ -169,6 +170,24 @@ def test_interrupted_and_uninterrupted_ask_the_same(
             break
     assert count > 6
     assert [(trial.number, trial.params, trial.values) for trial in parts.branches[0].known] == wanted
+
+
+def test_an_interrupt_while_a_trials_component_is_tried_gives_the_trial_back(
+    write_sweep: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+
+    file = write_sweep(SEARCH)
+    with monkeypatch.context() as patched:
+        patched.setattr(Trials, "counted", endless)
+        outcome, searched = made(file).run()
+    assert outcome.interrupted
+    assert [state_of(trial) for trial in searched.branches[0].known] == ["waiting"]
+    outcome, searched = made(file).run()
+    assert (outcome.interrupted, [state_of(trial) for trial in searched.branches[0].known]) == (False, ["done"] * 8)
 
 
 def test_a_worker_that_dies_gives_its_trial_back_and_one_that_always_dies_fails(

@@ -52,6 +52,21 @@ def test_a_table_is_a_result_and_the_rest_is_not(capsys: pytest.CaptureFixture[s
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_what_takes_long_is_told_while_it_goes_on_and_what_does_not_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    threads, told = threading.active_count(), threading.Event()
+    console = Console()
+    with console.slow("quick"):
+        pass
+    assert (capsys.readouterr().err, threading.active_count()) == ("", threads)
+    monkeypatch.setattr(console_module, "PATIENCE", 0.01)
+    monkeypatch.setattr(console, "say", lambda text: (Console.say(console, text), told.set()))
+    with console.slow("long"):
+        assert told.wait(10)
+    assert (capsys.readouterr().err, threading.active_count()) == ("long\n", threads)
+
+
 def test_a_long_line_is_never_broken(capsys: pytest.CaptureFixture[str]) -> None:
     Console().say("word " * 200 + "end")
     assert capsys.readouterr().err.count("\n") == 1
