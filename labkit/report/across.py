@@ -7,6 +7,7 @@ from typing import Any
 from labkit.report.analysis import Analysis, Plan, analysed
 from labkit.report.arms import Arm
 from labkit.report.comparison import Comparison
+from labkit.report.footing import spread
 from labkit.report.formats import count, interval, listed, rate, seeds, signed, value
 from labkit.report.notes import Note, notes
 from labkit.report.table import SIMULTANEOUS, Alignment, Rows
@@ -37,8 +38,7 @@ class Across:
 
     @property
     def header(self) -> str:
-        noise = f"σ {value(self.analysis.sigma)}, {self.analysis.dof} dof"
-        return f"{self.arms[0].name}* {value(self.arms[0].mean)} · {noise} · {NOT_DECLARED}"
+        return f"{self.arms[0].name}* {value(self.arms[0].mean)} · {spread(self.analysis)} · {NOT_DECLARED}"
 
     def rows(self) -> Rows:
         """Headers, a row an arm, and each column's alignment."""

@@ -6,23 +6,28 @@ from typing import Any
 
 from labkit.report.analysis import Analysis
 from labkit.report.arms import Arm
-from labkit.report.formats import count, listed, plural, value
+from labkit.report.formats import count, freedom, listed, plural, value
 from labkit.report.notes import Note
 from labkit.report.resampling import Text
 
 
 def header(baseline: Arm, analysis: Analysis, metric: str) -> str:
-    """swiglu* 3.2140 · 5 seeds, look 1 of 1 · σ 0.0021, 16 dof · M ±0.006"""
+    """swiglu* 3.2140 · 5 seeds, look 1 of 1 · σ over seeds 0.0021 (16 degrees of freedom) · margin M ±0.006"""
     look = f", look {analysis.look} of {len(analysis.looks)}" if analysis.at_look else ""
-    margin = f"M ±{analysis.margin:g}" + (f" nats, ±{value(analysis.metric_margin)}" if metric == "val/bpb" else "")
+    unit = f" nats, ±{value(analysis.metric_margin)}" if metric == "val/bpb" else ""
     return " · ".join(
         [
             f"{baseline.label or baseline.name}* {value(baseline.mean)}",
             f"{_seeds(analysis)}{look}",
-            f"σ {value(analysis.sigma)}, {analysis.dof} dof",
-            margin,
+            spread(analysis),
+            f"margin M ±{analysis.margin:g}{unit}",
         ]
     )
+
+
+def spread(analysis: Analysis) -> str:
+    """σ over seeds 0.0021 (16 degrees of freedom)"""
+    return f"σ over seeds {value(analysis.sigma)} ({freedom(analysis.dof)})" if analysis.dof else "σ over seeds unknown"
 
 
 def _seeds(analysis: Analysis) -> str:
@@ -64,7 +69,7 @@ def footing(
 def measured(arms: Sequence[Arm], analysis: Analysis) -> Iterator[tuple[str, str]]:
     """The noise that the seeds left, and what the placebos say of it."""
     if math.isfinite(analysis.sigma):
-        pooled = f"σ {value(analysis.sigma)} of a run, pooled over {plural(len(arms), 'arm')}, {analysis.dof} dof"
+        pooled = f"σ {value(analysis.sigma)} of a run, pooled over {plural(len(arms), 'arm')}, {freedom(analysis.dof)}"
         unstable = [arm.name for arm in arms if arm.difference.unstable]
         yield "noise", f"{pooled}{f'; {listed(unstable)} unstable, with its own' if unstable else ''}"
     if analysis.placebos:

@@ -145,6 +145,11 @@ def seeds(numbers: Iterable[int]) -> str:
     return f"seed{'s' if len(texts) > 1 else ''} {listed(texts)}"
 
 
+def freedom(dof: int) -> str:
+    """What a standard deviation rests on: 4 degrees of freedom"""
+    return f"{plural(dof, 'degree')} of freedom"
+
+
 def listed(texts: Iterable[str]) -> str:
     """a, b and c"""
     *most, last = list(texts) or [""]

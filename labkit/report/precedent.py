@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from labkit.report.arms import finite
 from labkit.report.comparison import compare
-from labkit.report.formats import count, listed
+from labkit.report.formats import count, freedom, listed
 from labkit.spec import Mistake
 from labkit.tracking.record import Edition
 
@@ -84,13 +84,13 @@ def precedent(runs: Path, wanted: Conditions) -> Precedent:
         sigma = math.sqrt(sum(dof * sigma**2 for _, sigma, dof in alike) / dof)
         titles = listed(title for title, _, _ in alike)
         if dof < FEWEST:
-            few = f"assumed: {titles}, on record, with {dof} dof, says next to nothing"
+            few = f"assumed: {titles}, on record, with {freedom(dof)}, says next to nothing"
             return Precedent(max(sigma, ASSUMED), 0, few)
         return Precedent(sigma, dof, f"on record of {titles}")
     if known:
         title, conditions, sigma, _ = min(known, key=lambda each: wanted.distance(each[1]))
         other = listed(wanted.differs(conditions))
-        what = f"the nearest, {title} ({count(conditions.params)} parameters), has another {other}"
+        what = f"the nearest, {title} ({count(conditions.params)} parameters), differs in {other}"
         return Precedent(sigma, 0, f"assumed: none is on record under these conditions; {what}")
     return Precedent(ASSUMED, 0, "assumed: no experiment with two seeds is on record here")
 

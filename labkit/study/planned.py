@@ -147,13 +147,10 @@ def _shows(plan: Forecast) -> Iterator[tuple[str, str]]:
         yield "shows", "one seed: no verdict; write seeds=4 or more"
         return
     shown, noise = plan.resolution(seeds), plan.noise
-    yield "noise", f"σ of paired differences {formats.value(noise.pair)} {_degrees(noise.dof)}{noise.source}"
+    rests = f" ({formats.freedom(noise.dof)})" if noise.dof else ""
+    yield "noise", f"standard deviation σ of paired differences {formats.value(noise.pair)}{rests}, {noise.source}"
     yield "shows", f"with {seeds} seeds a difference of {formats.value(shown.difference)} in 80 % of experiments"
     yield "tie", _tie(plan, shown.tie)
-
-
-def _degrees(dof: int) -> str:
-    return f"({dof} dof) " if dof else ""
 
 
 def _tie(plan: Forecast, tie: float) -> str:

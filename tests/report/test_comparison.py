@@ -24,7 +24,9 @@ def test_the_short_table_gives_each_variants_verdict(pair) -> None:
     assert headers == ["arm", "Δ val/loss", "95 % simultaneous", "text±", "tok/s", "verdict"]
     assert rows[0] == ["1e5", "-0.0490", "[-0.0639, -0.0341]", "-", "+0.0 %", "WIN"]
     assert rows[1][-1].startswith("unresolved: ")
-    assert compare(pair.edition).header == "baseline* 2.0000 · 3 seeds, look 1 of 1 · σ 0.0055, 4 dof · M ±0.005"
+    assert compare(pair.edition).header == (
+        "baseline* 2.0000 · 3 seeds, look 1 of 1 · σ over seeds 0.0055 (4 degrees of freedom) · margin M ±0.005"
+    )
 
 
 def test_under_the_table_stands_what_the_verdicts_rest_on_and_how_far_they_reach(pair) -> None:

@@ -47,7 +47,7 @@ def test_noise_under_the_same_conditions_is_taken_with_its_degrees_of_freedom(pa
 def test_other_conditions_are_only_assumed_and_named(pair, change, word) -> None:
     found = precedent(on_record(pair), replace(WANTED, **change))
     assert found.dof == 0
-    assert found.source.endswith(f"the nearest, theta (0.17M parameters), has another {word}")
+    assert found.source.endswith(f"the nearest, theta (0.17M parameters), differs in {word}")
 
 
 def test_a_metric_that_nothing_was_measured_in_has_no_precedent(pair, tmp_path) -> None:
@@ -65,4 +65,4 @@ def test_one_degree_of_freedom_is_no_ground_for_a_plan(synthetic) -> None:
             experiment.run(name, seed, loss)
     found = precedent(on_record(experiment), WANTED)
     assert (found.sigma, found.dof) == (ASSUMED, 0)
-    assert found.source == "assumed: theta, on record, with 1 dof, says next to nothing"
+    assert found.source == "assumed: theta, on record, with 1 degree of freedom, says next to nothing"

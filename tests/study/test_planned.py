@@ -138,7 +138,7 @@ def test_a_plan_times_a_few_steps_and_leaves_nothing_behind(project: Path, ask: 
         "speed timed on a few steps here",
         "tokens to train on, gone through",
         "to train 6 runs",
-        "noise σ of paired differences 0.0141 assumed: no experiment with two seeds is on record here",
+        "noise standard deviation σ of paired differences 0.0141, assumed: no experiment with two seeds is on record",
         "shows with 2 seeds a difference of",
         "proposed",
         "labkit run experiments/theta.py --seeds",
@@ -231,5 +231,5 @@ def test_other_conditions_have_no_precedent_and_another_shape_no_pace(planned: C
     assert not other.paces
     assert math.isnan(other.whole)
     assert other.noise.dof == 0
-    assert "the nearest, theta (7488 parameters), has another batch" in other.noise.source
+    assert "the nearest, theta (7488 parameters), differs in batch" in other.noise.source
     assert json.loads(json.dumps(other.as_json()))["seconds"] is None
