@@ -292,7 +292,8 @@ def test_a_component_that_is_named_is_told_field_by_field(write: Write, ask: Cal
     refused = ask("components", "Attenton")
     assert (refused.exit_code, refused.stderr) == (
         2,
-        "labkit: Attenton: no family, kind or field has this name. Did you mean 'Attention'?\n",
+        "labkit: Attenton: no family, kind or field has this name. Did you mean 'Attention'? "
+        "`labkit components` shows all there is.\n",
     )
 
 

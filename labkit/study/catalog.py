@@ -1,18 +1,22 @@
 """What an experiment may be made of: every family with its variants, and the fields that no family stands at."""
 
+import difflib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from labkit.family import is_due, members, unset
-from labkit.spec import Choice, Mistake, Spec, closest, shown, spec_of
+from labkit.spec import Choice, Mistake, Spec, shown, spec_of
 from labkit.tracking.console import Console
 from labkit.train.run import RunSpec
 
 VERSION = 1
+NEAREST, SHORTEST = 3, 3
+"""So many names are told that may be meant by one, and letters of a part that tells anything."""
+
 REQUIRED = "required"
 """What stands for a default where there is none."""
 
@@ -80,7 +84,7 @@ def _asked(names: Sequence[str]) -> tuple[list[Entry], dict[str, FieldInfo]]:
         named = {path: field for path, field in plain.items() if f".{path}.".find(f".{name}.") >= 0}
         if not (by_family or by_kind or named):
             known = {*found, *plain, *(kind for entry in found.values() for kind in entry.family.variants)}
-            raise Mistake(f"{name}: no family, kind or field has this name.{closest(name, known)}")
+            raise Mistake(f"{name}: no family, kind or field has this name.{_nearest(name, known)}")
         for entry in by_family or by_kind:
             kinds.setdefault(entry.name, set()).update(entry.family.variants if by_family else {name})
         fields |= named
@@ -90,6 +94,16 @@ def _asked(names: Sequence[str]) -> tuple[list[Entry], dict[str, FieldInfo]]:
         if name in kinds
     ]
     return chosen, fields
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """The few names that may be meant, whatever their case, and where all of them are."""
+    asked, lower = name.lower(), {each.lower(): each for each in sorted(known)}
+    close = difflib.get_close_matches(asked, lower, n=NEAREST)
+    within = [each for each in lower if min(len(each), len(asked)) >= SHORTEST and (each in asked or asked in each)]
+    found = [repr(lower[each]) for each in dict.fromkeys([*close[:1], *within, *close])][:NEAREST]
+    meant = f" Did you mean {' or '.join(filter(None, [', '.join(found[:-1]), found[-1]]))}?" if found else ""
+    return f"{meant} `labkit components` shows all there is."
 
 
 def _entries(places: dict[type[Choice], list[str]]) -> list[Entry]:

@@ -10,6 +10,9 @@ from labkit.tracking.record import Run
 
 VERSION = 1
 ABSENT = "-"
+DIGITS, WHOLE = 6, 17
+"""Of a number: those that matter, and those that say it to the last bit."""
+
 FACTS = (
     *("params", "flops_per_token", "steps", "tokens", "epochs", "status", "diverged_at"),
     *("data.hash", "data.corpus", "data.tokenizer", "sources", "labkit_sources", "versions"),
@@ -43,7 +46,7 @@ class Parting:
     def told(self) -> list[str]:
         if self.step is None:
             return [self.key, "never" if self.common else ABSENT, "", "", str(self.common)]
-        return [self.key, str(self.step), repr(self.here), repr(self.there), str(self.common)]
+        return [self.key, str(self.step), *_apart(self.here, self.there), str(self.common)]
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,10 @@ def show(console: Console, names: Sequence[str], found: Parted) -> None:
     """As tables."""
     sections = {"spec": found.spec, "run with": found.facts, "final": found.final}
     for title, changes in sections.items():
+        tell = _whole if title == "spec" else _apart
         if changes:
-            console.table(title, ["path", *names], [[c.path, _text(c.here), _text(c.there)] for c in changes], left=3)
+            rows = [[change.path, *tell(change.here, change.there)] for change in changes]
+            console.table(title, ["path", *names], rows, left=3)
         else:
             console.show(f"{title}: the same in both")
     headers = ["curve", "parts at step", *names, "steps in common"]
@@ -121,6 +126,23 @@ def _parting(key: str, here: Mapping[int, float], there: Mapping[int, float]) ->
     step = next((step for step in common if repr(here[step]) != repr(there[step])), None)
     values = (None, None) if step is None else (here[step], there[step])
     return Parting(key, len(common), step, *values)
+
+
+def _whole(here: Any, there: Any) -> tuple[str, str]:
+    """Two values as they were written."""
+    return _text(here), _text(there)
+
+
+def _apart(here: Any, there: Any) -> tuple[str, str]:
+    """Two values, of numbers that were computed the six digits that matter, or as many as tell one from the other."""
+    if not (isinstance(here, float) and isinstance(there, float)):
+        return _whole(_rounded(here, DIGITS), _rounded(there, DIGITS))
+    pairs = ((_rounded(here, digits), _rounded(there, digits)) for digits in range(DIGITS, WHOLE))
+    return next(((one, other) for one, other in pairs if one != other), (repr(here), repr(there)))
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    return f"{value:.{digits}g}" if isinstance(value, float) else value
 
 
 def _text(value: Any) -> str:

@@ -74,6 +74,17 @@ def test_fields_without_a_family_are_found_by_their_path_or_a_part_of_it() -> No
     assert set(catalog_as_json(["clip"])["fields"]) == {"clip"}
 
 
-def test_a_name_that_nothing_has_is_refused_with_the_nearest() -> None:
-    with pytest.raises(Mistake, match=r"^swigluu: no family, kind or field has this name. Did you mean 'swiglu'\?$"):
-        catalog_as_json(["swigluu"])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("swiglu2", " Did you mean 'swiglu', 'glu' or 'silu'?"),
+        ("RMSNorm", " Did you mean 'Norm', 'rms' or 'random'?"),
+        ("Attenton", " Did you mean 'Attention'?"),
+        ("zzz", ""),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused_with_the_nearest_and_where_all_are(name: str, meant: str) -> None:
+    with pytest.raises(Mistake) as refused:
+        catalog_as_json([name])
+    told = f"{name}: no family, kind or field has this name.{meant} `labkit components` shows all there is."
+    assert str(refused.value) == told

@@ -78,6 +78,24 @@ def test_it_is_told_as_tables(tmp_path: Path) -> None:
     assert next(line.split() for line in told.stdout.splitlines() if "train/loss" in line)[1:] == [
         "2",
         "4.5",
-        "4.0",
+        "4",
         "2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "told"),
+    [
+        (4.243873758283286, 3.2338390764083367, ["4.24387", "3.23384"]),
+        (4.25, math.nextafter(4.25, 5), ["4.25", "4.250000000000001"]),
+        (4.2500001, 4.2500002, ["4.2500001", "4.2500002"]),
+        (43103.81420791381, None, ["43103.8", "-"]),
+    ],
+)
+def test_a_number_has_the_digits_that_tell_it_from_the_other(
+    tmp_path: Path, here: float, there: float | None, told: list[str]
+) -> None:
+    for name, value in (("a", here), ("b", there)):
+        made(tmp_path / name, SPEC, LOSSES, final={"x": value})
+    shown = CliRunner().invoke(app, ["diff", str(tmp_path / "a"), str(tmp_path / "b")], env={"COLUMNS": "400"})
+    assert next(line.split() for line in shown.stdout.splitlines() if line.startswith(" x "))[1:] == told
