@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from labkit.cli import app
+from labkit.tracking import mlflow
 from labkit.tracking.record import Edition, Run
 
 Write = Callable[..., Path]
@@ -306,6 +307,24 @@ def test_a_damaged_experiment_does_not_keep_the_others_from_mlflow(ask: Callable
     told = ask("sync")
     assert told.exit_code == 2
     assert all(f"{name}/main/experiment.json" in "".join(told.output.split()) for name in ("first", "second"))
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ([1, 0, 3], ["a: 1 run brought up to date", "c: 3 runs brought up to date", "b: up to date already"]),
+        ([0, 2, 0], ["b: 2 runs brought up to date", "2 experiments: up to date already"]),
+        ([0, 0, 0], ["3 experiments: up to date already"]),
+    ],
+)
+def test_experiments_that_mlflow_knows_already_are_told_in_one_line(
+    ask: Callable[..., Result], project: Path, monkeypatch: pytest.MonkeyPatch, counts: list[int], told: list[str]
+) -> None:
+    for name in "abc":
+        Edition(project / "runs" / name / "main").describe({})
+    known = dict(zip("abc", counts, strict=True))
+    monkeypatch.setattr(mlflow, "sync", lambda edition, _: known[edition.title])
+    assert ask("sync").stderr.splitlines() == told
 
 
 def test_doctor_says_what_is_here(ask: Callable[..., Result]) -> None:

@@ -44,18 +44,25 @@ def sync(
 ) -> None:
     """Fill MLflow again from the records."""
     with answering(debug) as console:
+        from labkit.report.formats import plural
         from labkit.spec import Mistake
         from labkit.study.finding import editions_of
         from labkit.tracking import mlflow
 
-        faults: list[Mistake] = []
+        faults, told_before = list[Mistake](), list[str]()
         for edition in editions_of(target, runs):
             try:
                 count = mlflow.sync(edition, mlflow.default_uri(edition.path.parents[1]))
             except Mistake as fault:  # of one experiment; the others are in order
                 faults.append(fault)
             else:
-                console.say(f"{edition.title}: {count} runs brought up to date")
+                if count:
+                    console.say(f"{edition.title}: {plural(count, 'run')} brought up to date")
+                else:
+                    told_before.append(edition.title)
+        if told_before:
+            who = told_before[0] if len(told_before) == 1 else plural(len(told_before), "experiment")
+            console.say(f"{who}: up to date already")
         if faults:
             raise Mistake("\n".join(map(str, faults)))
 

@@ -34,8 +34,12 @@ def check(console: Console, loaded: Loaded, arms: Sequence[Arm], effort: Effort)
     device = select(effort.device)
     with using("triton"):
         if on_device(device) == "torch":
-            needed = "labkit's kernels run on a GPU of compute capability 8.0 or more, by Triton"
-            raise Mistake(f"--device {effort.device}: {needed}; on {device} every run takes the references")
+            here = f"on this machine's {str(device).upper()}" if device.type == "cpu" else f"on {device}"
+            needed = "a GPU of compute capability 8.0 or more, with Triton"
+            raise Mistake(
+                f"check kernels: there is nothing to compare {here}, where every run takes torch's operations; "
+                f"labkit's kernels need {needed}: give the command on a machine that has one"
+            )
     found: dict[str, Twins] = {}
     with console.task("kernels beside references", 2 * effort.seeds * len(arms), "models") as advance:
         for arm in arms:

@@ -37,7 +37,7 @@ WORDS = {
     "variants": "variants=vary('model.norm', ['layer'])",
     "seeds": "seeds=3",
     "metric": "metric='val/loss'",
-    "match": "match='none'",
+    "match": "match='params'",
 }
 """The arguments that every experiment has, with what to write for each."""
 

@@ -24,7 +24,7 @@ from labkit.train.run import RunSpec
 
 RESERVED = ("mlflow.db", "mlflow-artifacts")
 BASELINE = "experiments.baselines:nano"
-EXAMPLE = "experiment = Experiment(baseline=..., variants=..., seeds=3, metric='val/loss', match='none')"
+EXAMPLE = "experiment = Experiment(baseline=..., variants=..., seeds=3, metric='val/loss', match='params')"
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from labkit.data import Store, look
 from labkit.data.batches import require_window
 from labkit.report import files, formats
 from labkit.spec import Mistake
+from labkit.study.counting import Counted
 from labkit.study.crew import Crew, Event, Turn
-from labkit.study.executors import Answer, crew_of, slots
+from labkit.study.executors import Answer, Slot, crew_of, slots
 from labkit.study.experiment import Experiment
 from labkit.study.interrupt import counted_interrupts
 from labkit.study.loading import Loaded
@@ -122,14 +123,13 @@ class Runner:
         taken = len({job.counted for job in self.jobs})
         arms, seeds = formats.plural(len(self.arms), "arm"), formats.plural(len(self.experiment.seed_list), "seed")
         arms = arms if taken == len(self.arms) else f"{taken} of {arms}"
-        base, where = self.arms[0], "cpu" if self.slots[0].runtime.device == "cpu" else "cuda"
+        base = self.arms[0]
         size = f"{formats.count(base.costs.params)} parameters, {formats.count(base.tokens)} tokens each"
         runs = formats.plural(len(self.jobs), "run")
         self.console.say(f"{runs} of {arms} × {seeds}, {size}, {crew_of(self.slots)}")
         for name in self.experiment.folded:
             self.console.say(f"{name} is the baseline itself: not run twice")
-        if where == "cpu" and any(arm.arm.spec.precision == "bf16" for arm in self.arms):
-            self.console.say("bf16 is slow on a CPU; --set precision=fp32 is faster here", "yellow")
+        say_slow(self.console, self.slots, self.arms)
 
     def look(self) -> None:
         """Raise Mistake for a corpus of the jobs that cannot be there; nothing is read."""
@@ -247,6 +247,12 @@ def _named(files: Iterable[str]) -> str:
     users = sorted(file for file in files if not file.startswith("labkit/"))
     own = sorted(set(files) - set(users))
     return formats.listed([*users, *(own if len(own) <= 3 else [f"{len(own)} files of labkit"])])
+
+
+def say_slow(console: Console, slots: Sequence[Slot], arms: Iterable[Counted]) -> None:
+    """Say once what takes a CPU long without need."""
+    if slots[0].runtime.device == "cpu" and any(arm.arm.spec.precision == "bf16" for arm in arms):
+        console.say("bf16 is slow on a CPU; --set precision=fp32 is faster here", "yellow")
 
 
 def check_writable(runs: Path) -> None:

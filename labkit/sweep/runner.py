@@ -18,7 +18,7 @@ from labkit.study.counting import Counted
 from labkit.study.executors import crew_of, slots
 from labkit.study.matching import matched
 from labkit.study.plan import Planner
-from labkit.study.runner import Options, check_writable
+from labkit.study.runner import Options, check_writable, say_slow
 from labkit.sweep import files
 from labkit.sweep.analysis import untried
 from labkit.sweep.batches import check_batches
@@ -293,6 +293,7 @@ class SweepRunner:
         size = f"{formats.count(base.costs.params)} parameters, {formats.count(base.tokens)} tokens each"
         method = searches[0][1].method
         self.console.say(f"{each} by {method.sampler.label}, pruner {method.pruner.label}, {size}, {crew}")
+        say_slow(self.console, self.slots, self.arms)
         if self.sweep is not None and self.compares and (left_out := self.sweep.left_out()):
             for name, why in left_out.items():
                 self.console.say(f"left out: {name}: {why}", "yellow")

@@ -50,7 +50,7 @@ def at_the_start(
         "side_by_side": max(record.get("side_by_side", 1), beside),
         "precision": spec.precision,
         "sessions": sessions,
-        "notes": [*notes(spec, store, device), *shared(runtime), *made.notes("step"), *moves(sessions)],
+        "notes": [*notes(spec, store), *shared(runtime), *made.notes("step"), *moves(sessions)],
         "started": record.get("started") or time.time(),
         "ended": None,
         "pid": os.getpid(),
@@ -99,11 +99,9 @@ def _with_steps(sessions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
     return [*(before for before, after in pairs if after["step"] > before["step"]), sessions[-1]]
 
 
-def notes(spec: RunSpec, store: Store, device: torch.device) -> list[str]:
+def notes(spec: RunSpec, store: Store) -> list[str]:
     """What a reader of the numbers should know."""
     said: list[str] = []
-    if spec.precision == "bf16" and device.type == "cpu":
-        said.append("precision: bf16 on a CPU is slow; fp32 is faster here")
     kept = multiples(spec, store)
     for multiple in spec.evaluation.beyond:
         if multiple not in kept:

@@ -141,7 +141,10 @@ def test_kernels_that_part_are_exit_code_1(ask: Ask, monkeypatch: pytest.MonkeyP
     [
         (("--only", "bseline"), "--only bseline: no such variant. Did you mean 'baseline'?"),
         (("--seeds", "1"), "--seeds"),
-        (("--device", "cpu"), "labkit's kernels run on a GPU"),
+        (
+            ("--device", "cpu"),
+            "check kernels: there is nothing to compare on this machine's CPU, where every run",
+        ),
     ],
 )
 def test_kernels_cannot_be_checked_without(ask: Ask, monkeypatch, words: tuple[str, ...], said: str) -> None:

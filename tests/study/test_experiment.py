@@ -218,6 +218,8 @@ def test_a_variant_and_a_placebo_do_not_share_a_name(base: RunSpec) -> None:
 def test_what_is_left_out_is_asked_for(base: RunSpec) -> None:
     with pytest.raises(Mistake, match="variants: this argument is required; write variants=vary"):
         Experiment(baseline=base, seeds=1, metric="val/loss", match="none")  # type: ignore[call-arg]
+    with pytest.raises(Mistake, match=r"match: this argument is required; write match='params'$"):
+        Experiment(baseline=base, variants={}, seeds=1, metric="val/loss")  # type: ignore[call-arg]
     with pytest.raises(Mistake, match="name every argument: baseline=nano"):
         Experiment(base)  # type: ignore[call-arg]
 

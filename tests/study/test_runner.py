@@ -92,6 +92,15 @@ def test_runs_are_planned_seed_by_seed_and_described(project: Path) -> None:
 
 
 @pytest.mark.usefixtures("instant")
+@pytest.mark.parametrize(("precision", "times"), [("bf16", 1), ("fp32", 0)])
+def test_that_a_cpu_is_slow_at_bf16_is_said_once(
+    project: Path, capsys: pytest.CaptureFixture[str], precision: str, times: int
+) -> None:
+    drive(project / "experiments" / "theta.py", project / "runs", Asked(sets=[f"precision={precision}"]))
+    assert capsys.readouterr().err.count("bf16 is slow on a CPU; --set precision=fp32 is faster here") == times
+
+
+@pytest.mark.usefixtures("instant")
 def test_only_what_is_missing_is_trained(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, runs = project / "experiments" / "theta.py", project / "runs"
     assert not drive(file, runs, Asked(seeds=1), only=["baseline", "theta=1000"]).failed

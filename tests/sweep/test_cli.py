@@ -162,6 +162,13 @@ def test_a_micro_batch_that_does_not_divide_the_batch_is_refused(
     assert (code, "--micro-batch: 3 does not divide batch_size" in err) == (2, True)
 
 
+@pytest.mark.usefixtures("synthetic", "no_page")
+def test_that_a_cpu_is_slow_at_bf16_is_said_once(write_sweep: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("-j", 1, "--trials", 1, "--device", "cpu", "--set", "precision=bf16")
+    code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH), *words)
+    assert (code, err.count("bf16 is slow on a CPU")) == (0, 1)
+
+
 TUNED = """
 experiment = Experiment(baseline=pico, variants={}, seeds=1, metric="val/loss", match="none",
                         tune=Tune(nuisance={"batch_size": [4, 6, 7]}, trials=2))
