@@ -54,16 +54,14 @@ def compare(
         editions = list(asked)
         if len(editions) < 2:
             raise Mistake(f"{' '.join(targets)}: name two or more experiments to compare")
-        found = across([compared(edition) for edition in editions])
+        found = across([compared(edition) for edition in editions], brief=not as_json)
         for edition, target in asked.items():
             say_since(console, target, edition)
         if as_json:
             write_json(console, found.as_json())
             return
         headers, rows, _ = found.rows()
-        console.table(
-            " beside ".join(found.titles), headers, rows, spare=("tok/s", "tokens", "params"), note=found.header
-        )
+        console.table(found.heading, headers, rows, spare=("tok/s", "tokens", "params"), note=found.header)
         for name, text in told(found):
             console.show(f"{name:<9} {text}")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from string import ascii_uppercase
 from typing import Any
 
 from labkit.report.analysis import Analysis, Plan, analysed
@@ -16,6 +17,9 @@ from labkit.spec import Mistake
 HASH = 8
 """Digits of a hash that are told."""
 
+LONG = 24
+"""Characters of a title that a table repeats in every row; longer ones go by a letter."""
+
 NOT_DECLARED = "these arms were not declared against each other: intervals, and no verdict"
 
 
@@ -24,6 +28,8 @@ class Across:
     """The arms of several experiments against the baseline of the first, which heads them."""
 
     titles: tuple[str, ...]
+    names: tuple[str, ...]
+    """What stands for each title before an arm's name."""
     metric: str
     arms: tuple[Arm, ...]
     """Named ``experiment:arm``; an arm that several experiments share stands once."""
@@ -35,6 +41,12 @@ class Across:
     def notes(self) -> tuple[Note, ...]:
         """What differs between the arms beyond what is compared, and what is missing."""
         return tuple(notes(self.arms, "none", self.metric))
+
+    @property
+    def heading(self) -> str:
+        """The titles, each after its letter where it has one: A theta@model.d_model=128+steps=400 beside B theta"""
+        pairs = zip(self.names, self.titles, strict=True)
+        return " beside ".join(title if name == title else f"{name} {title}" for name, title in pairs)
 
     @property
     def header(self) -> str:
@@ -58,17 +70,22 @@ class Across:
         }
 
 
-def across(comparisons: Sequence[Comparison]) -> Across:
-    """The arms of two or more comparisons side by side. Raises Mistake where metric or data differ."""
+def across(comparisons: Sequence[Comparison], *, brief: bool = False) -> Across:
+    """The arms of two or more comparisons side by side, in `brief` without long titles before their names.
+
+    Raises Mistake where metric or data differ.
+    """
     first, *others = comparisons
     for other in others:
         _check(first, other)
-    arms, shared = _joined(comparisons)
+    titles = tuple(comparison.title for comparison in comparisons)
+    is_long = brief and len(titles) <= len(ascii_uppercase) and any(len(title) > LONG for title in titles)
+    names = tuple(ascii_uppercase[: len(titles)]) if is_long else titles
+    arms, shared = _joined(comparisons, names)
     most = max(len(comparison.seeds) for comparison in comparisons)
     plan = Plan(most, most, (), first.analysis.margin, (), {})
     compared, analysis = analysed(_unjudged(arms), first.metric, plan)
-    titles = tuple(comparison.title for comparison in comparisons)
-    return Across(titles, first.metric, compared, analysis, tuple(shared))
+    return Across(titles, names, first.metric, compared, analysis, tuple(shared))
 
 
 def _unjudged(arms: Sequence[Arm]) -> list[Arm]:
@@ -76,13 +93,13 @@ def _unjudged(arms: Sequence[Arm]) -> list[Arm]:
     return [replace(arm, is_baseline=at == 0, placebo=False, matched=None) for at, arm in enumerate(arms)]
 
 
-def _joined(comparisons: Sequence[Comparison]) -> tuple[list[Arm], list[str]]:
-    """Every arm once, by its fingerprint, with the experiment in its name."""
+def _joined(comparisons: Sequence[Comparison], names: Sequence[str]) -> tuple[list[Arm], list[str]]:
+    """Every arm once, by its fingerprint, with the experiment's name before its own."""
     arms: dict[tuple[str, bool], Arm] = {}
     shared: list[str] = []
-    for comparison in comparisons:
+    for comparison, before in zip(comparisons, names, strict=True):
         for arm in comparison.arms:
-            name, key = f"{comparison.title}:{arm.name}", (arm.fingerprint, arm.placebo)
+            name, key = f"{before}:{arm.name}", (arm.fingerprint, arm.placebo)
             if key in arms:
                 arms[key] = _with_runs(arms[key], arm)
                 shared.append(f"{name} is {arms[key].name}")

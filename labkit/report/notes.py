@@ -4,11 +4,13 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from labkit.report.arms import Arm, Outcome
 from labkit.report.formats import listed, plural, rate, seeds
 from labkit.tracking.record import divergence
+
+K = TypeVar("K")
 
 TOLERANCE = 0.01
 """Arms whose size or budget is within this of the baseline's count as equal."""
@@ -51,11 +53,9 @@ def notes(
         yield from _failed(arm)
     yield from _missing(arms, other_data)
     yield from _without_metric(arms, metric)
-    for arm in arms[1:]:
-        yield from _unpaired(arm)
+    yield from _unpaired(arms[1:])
     yield from _data_limited(arms)
-    for arm in arms[1:]:
-        yield from _budget(arm, arms[0], match)
+    yield from _budgets(arms[1:], arms[0], match)
     yield from _conditions(arms)
     yield from _speed(arms)
     yield from _sources(arms)
@@ -103,10 +103,20 @@ def _without_metric(arms: Sequence[Arm], metric: str) -> Iterator[Note]:
         yield Note("missing", f"{metric} is not in the record of {_who(silent)}.")
 
 
-def _unpaired(arm: Arm) -> Iterator[Note]:
-    if 0 < arm.difference.n < len(arm.finals):
-        text = f"{arm.name}: the difference rests on the {plural(arm.difference.n, 'seed')} that the baseline ended too"
-        yield Note("missing", f"{text}; the mean is of all {len(arm.finals)}.")
+def _unpaired(arms: Sequence[Arm]) -> Iterator[Note]:
+    """Arms with the same lack are told of together."""
+    apart = [arm for arm in arms if 0 < arm.difference.n < len(arm.finals)]
+    for (n, of), names in _alike(apart, lambda arm: (arm.difference.n, len(arm.finals))).items():
+        text = f"{listed(names)}: the difference rests on the {plural(n, 'seed')} that the baseline ended too"
+        yield Note("missing", f"{text}; the mean is of all {of}.")
+
+
+def _alike(arms: Sequence[Arm], said: Callable[[Arm], K]) -> dict[K, list[str]]:
+    """What is said of arms, with the names of those that it is said of."""
+    names: dict[K, list[str]] = {}
+    for arm in arms:
+        names.setdefault(said(arm), []).append(arm.name)
+    return names
 
 
 def _data_limited(arms: Sequence[Arm]) -> Iterator[Note]:
@@ -129,11 +139,16 @@ def unequal(arm: Arm, baseline: Arm) -> dict[str, float]:
     return {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > TOLERANCE}
 
 
-def _budget(arm: Arm, baseline: Arm, match: str) -> Iterator[Note]:
-    apart = [_more(SIZES[name], ratio) for name, ratio in unequal(arm, baseline).items()]
-    if apart:
-        text = f"{arm.name} has {listed(apart)} than the baseline (matched on: {match})."
-        yield Note("budget", text, f"{arm.name} {listed(apart)}")
+def _budgets(arms: Sequence[Arm], baseline: Arm, match: str) -> Iterator[Note]:
+    """Arms that are as far from the baseline are told of together."""
+    for apart, names in _alike(arms, lambda arm: _apart(arm, baseline)).items():
+        if apart:
+            who = f"{listed(names)} {'has' if len(names) == 1 else 'have'}"
+            yield Note("budget", f"{who} {apart} than the baseline (matched on: {match}).", f"{listed(names)} {apart}")
+
+
+def _apart(arm: Arm, baseline: Arm) -> str:
+    return listed(_more(SIZES[name], ratio) for name, ratio in unequal(arm, baseline).items())
 
 
 def _more(words: str, ratio: float) -> str:

@@ -9,6 +9,9 @@ from labkit.study.names import safe
 from labkit.tracking.record import Edition, Run
 from labkit.tracking.source import hashes
 
+TOLD = 3
+"""Other editions that are named where one was taken."""
+
 Say = Callable[[str], None]
 """What takes a line for whoever asked."""
 
@@ -91,16 +94,18 @@ def edition_of(target: str, runs: Path | None, say: Say = nothing) -> Edition:
 def _tell(target: str, taken: Edition, others: Sequence[Edition], runs: Path | None, say: Say) -> None:
     """Say what was taken where it is not all that could be meant."""
     if others:
-        say(f"{target}: this is the edition main; there {_is(others)} also {_asked_for(others, runs)}")
+        told = _asked_for(others[:TOLD], runs, len(others) - TOLD)
+        say(f"{target}: this is the edition main; there {_is(others)} also {told}")
     elif taken.edition != "main":
         say(f"{target}: this is {taken.title}, the only edition that has been run")
 
 
-def _asked_for(editions: Sequence[Edition], runs: Path | None) -> str:
-    """What to write for each of some editions."""
+def _asked_for(editions: Sequence[Edition], runs: Path | None, more: int = 0) -> str:
+    """What to write for each of some editions, and how many more there are."""
     folder = editions[0].path.parents[1]
     where = "" if folder == runs_folder("", runs) else f" (with --runs {folder})"
-    return ", ".join(edition.title for edition in editions) + where
+    titles = ", ".join(edition.title for edition in editions)
+    return f"{titles}{f' and {more} more' if more > 0 else ''}{where}"
 
 
 def _is(others: Sequence[object]) -> str:

@@ -70,3 +70,13 @@ def test_other_data_and_another_metric_are_refused_in_one_message(norms) -> None
     ).replace("theta@main", other.title)
     with pytest.raises(Mistake, match="theta is about val/loss, norms about val/bpb: only arms of one metric"):
         across([first, replace(other, metric="val/bpb")])
+
+
+def test_long_titles_go_by_letters_where_a_table_would_repeat_them(norms) -> None:
+    first, other = norms
+    title = "norms@model.n_layers=2+optimizer.lr=0.01"
+    found = across([first, replace(other, title=title)], brief=True)
+    assert [arm.name for arm in found.arms] == ["A:baseline", "A:1e5", "A:5e5", "B:layer"]
+    assert (found.heading, found.shared) == (f"A theta beside B {title}", ("B:baseline is A:baseline",))
+    assert across([first, replace(other, title=title)]).arms[3].name == f"{title}:layer"
+    assert across(norms, brief=True).heading == "theta beside norms"

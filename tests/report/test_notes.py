@@ -39,7 +39,8 @@ def test_what_is_missing_is_named_with_how_far_it_came(pair) -> None:
 def test_a_difference_over_fewer_seeds_than_the_mean_is_said(pair) -> None:
     pair.at("baseline", 1).update(status="diverged", diverged_at=3)
     texts = [text for _, text in noted(pair)]
-    assert "1e5: the difference rests on the 2 seeds that the baseline ended too; the mean is of all 3." in texts
+    told = "1e5 and 5e5: the difference rests on the 2 seeds that the baseline ended too; the mean is of all 3."
+    assert told in texts
 
 
 def test_a_metric_that_no_record_has_is_said(pair) -> None:
@@ -71,6 +72,13 @@ def test_unequal_budgets_are_said_with_what_was_matched(pair) -> None:
             "(matched on: none).",
         )
     ]
+
+
+def test_arms_whose_budgets_are_as_unequal_are_told_of_together(pair) -> None:
+    for name in ("1e5", "5e5"):
+        pair.arm(name, tokens=95_000)
+    told = "1e5 and 5e5 have 5.0 % fewer training FLOPs and 5.0 % fewer tokens than the baseline (matched on: none)."
+    assert noted(pair) == [("budget", told)]
 
 
 def test_runs_of_unequal_conditions_are_named(pair) -> None:

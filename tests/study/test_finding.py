@@ -37,6 +37,7 @@ def made(runs: Path, edition: str, **more: str) -> Synthetic:
         (["steps=20"], "theta", "steps=20", "theta: this is theta@steps=20, the only edition that has been run"),
         (["steps=20"], "theta@steps=20", "steps=20", ""),
         (["main", "small", "steps=20"], "theta", "main", "there are also theta@small, theta@steps=20"),
+        ([*"abcde", "main"], "theta", "main", "there are also theta@a, theta@b, theta@c and 2 more"),
     ],
 )
 def test_what_was_taken_is_said_where_another_could_be_meant(
