@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeGuard, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from labkit.family import is_due, members, unset
+from labkit.search.pruners import Pruner
+from labkit.search.samplers import Sampler
 from labkit.spec import Choice, Mistake, Spec, shown, spec_of
 from labkit.tracking.console import Console
 from labkit.train.run import RunSpec
@@ -16,6 +18,9 @@ from labkit.train.run import RunSpec
 VERSION = 1
 NEAREST, SHORTEST = 3, 3
 """So many names are told that may be meant by one, and letters of a part that tells anything."""
+
+OF_SWEEPS = (Pruner, Sampler)
+"""Families that stand in no run spec."""
 
 REQUIRED = "required"
 """What stands for a default where there is none."""
@@ -108,8 +113,10 @@ def _nearest(name: str, known: Collection[str]) -> str:
 
 def _entries(places: dict[type[Choice], list[str]]) -> list[Entry]:
     """Every family that has variants, in the order of their names."""
-    families = sorted((one for one in Choice.__subclasses__() if one.variants), key=lambda one: one.__name__)
-    return [Entry(one, tuple(places.get(one, ())), dict(sorted(one.variants.items()))) for one in families]
+    families = sorted({*places, *OF_SWEEPS}, key=lambda one: one.__name__)
+    return [
+        Entry(one, tuple(places.get(one, ())), dict(sorted(one.variants.items()))) for one in families if one.variants
+    ]
 
 
 def _places() -> tuple[dict[type[Choice], list[str]], dict[str, FieldInfo]]:

@@ -70,6 +70,9 @@ def run_experiment(
     runtime = _runtime(runtime, execution)
     _check_count("workers", workers)
     loaded, title = edition(placed(experiment, name), _asked(baseline, sets, steps=steps, seeds=seeds))
+    if experiment.tune is not None:
+        file = loaded.file if loaded.is_file else "FILE"
+        raise Mistake(f"experiment.run: tune is searched by the command alone: write  labkit run {file}  in a shell")
     command = f"labkit run {loaded.file}" if loaded.is_file else f"experiment.run({name!r}), in Python"
     options = Options(_folder(runs, loaded), runtime, command, _texts("only", only), workers, fresh, "fresh=True")
     runner = Runner(loaded, title, options, Console())

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 from torch import nn
 
-from labkit import Experiment, Norm, Place
+from labkit import Experiment, Norm, Place, Tune
 from labkit.spec import Mistake
 from labkit.study import driving
 from labkit.study.driving import placed
@@ -104,6 +104,13 @@ def test_a_script_that_a_worker_loads_does_not_run_itself(
     monkeypatch.setattr(notebook, "__spec__", types.SimpleNamespace(name="labkit.worker"))
     with pytest.raises(Mistake, match="put it under  if __name__"):
         driving.run_experiment(load(project / "experiments" / "theta.py").experiment)
+
+
+def test_an_experiment_that_tunes_is_left_to_the_command(project: Path, notebook: types.ModuleType) -> None:
+    tune = Tune(nuisance={"optimizer.lr": [0.01, 0.02]}, trials=2)
+    tuned = replace(load(project / "experiments" / "theta.py").experiment, seeds=(5, 6), tune=tune)
+    with pytest.raises(Mistake, match="tune is searched by the command alone: write  labkit run FILE  in a shell"):
+        tuned.run("mine")
 
 
 def test_a_report_before_the_first_run_is_one_message(project: Path, notebook: types.ModuleType) -> None:
