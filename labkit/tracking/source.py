@@ -3,10 +3,11 @@
 import hashlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import sysconfig
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,9 @@ from labkit.tracking.record import write_bytes
 LABKIT = Path(__file__).resolve().parents[1]
 OTHERS = (LABKIT, Path(sysconfig.get_path("stdlib")).resolve())
 """What lies in a project, where it does, without belonging to it: Python itself is below many a home folder."""
+
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders of installed packages."""
 
 NEEDED = (
     *("labkit", "torch", "numpy", "pydantic", "pydantic_core", "mlflow", "datasets", "tokenizers", "safetensors"),
@@ -87,13 +91,11 @@ def imported_sources(root: Path, *files: Path) -> dict[str, Path]:
     """
     root = root.resolve()
     found = {file.resolve().relative_to(root).as_posix(): file.resolve() for file in files}
-    resolved = cache(Path.resolve)  # of thousands of files in hundreds of folders
+    users = cache(partial(_users, root))  # thousands of files lie in hundreds of folders, few of them the user's
     for name, module in list(sys.modules.items()):
-        path = Path(getattr(module, "__file__", None) or "")
-        if path.is_absolute() and path.suffix == ".py":
-            path = path if path.is_relative_to(root) else resolved(path.parent) / path.name
-            if _is_own(path, root):
-                found[_place(name, path.relative_to(root))] = path
+        folder, file = os.path.split(getattr(module, "__file__", None) or "")
+        if file.endswith(".py") and not file.startswith(".") and (own := users(folder)) and not _is_others(own / file):
+            found[_place(name, (own / file).relative_to(root))] = own / file
     return dict(sorted(found.items()))
 
 
@@ -123,9 +125,16 @@ def own() -> dict[str, str]:
     return {str(file.relative_to(LABKIT.parent)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def _is_own(path: Path, root: Path) -> bool:
-    """Whether a file is the user's: in the project, and neither labkit's nor installed there."""
-    parts = path.relative_to(root).parts if path.is_relative_to(root) else ("site-packages",)
-    if any(part in ("site-packages", "dist-packages") or part.startswith(".") for part in parts):
-        return False
-    return not any(path.resolve().is_relative_to(other) for other in OTHERS)
+def _users(root: Path, folder: str) -> Path | None:
+    """The folder as it lies below the root, where the user's own files can be: not where packages are installed."""
+    path = Path(folder)
+    if not path.is_absolute():
+        return None
+    path = path if path.is_relative_to(root) else path.resolve()
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else INSTALLED
+    return None if any(part in INSTALLED or part.startswith(".") for part in parts) else path
+
+
+def _is_others(path: Path) -> bool:
+    """Whether a file in a project is labkit's or Python's."""
+    return any(path.resolve().is_relative_to(other) for other in OTHERS)
