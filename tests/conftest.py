@@ -1,11 +1,14 @@
 """A project of a user's own: a little text, a baseline that trains in a blink, and room for experiment files."""
 
+import gc
 import os
 import random
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +17,8 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined, so before anything of labkit is imported
 
 from labkit.spec import Choice
+
+gc.set_threshold(50_000)  # as in the command line: what all tests import is much to look through
 
 BASELINES = """
 from labkit import ModelSpec, RunSpec
@@ -63,23 +68,41 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+def is_users(name: str) -> bool:
+    """Whether a module is of the packages that a project has."""
+    return name.partition(".")[0] in ("experiments", "sweeps")
+
+
 @pytest.fixture
 def own_imports(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a user's files import and register stays in the test, and so does what was timed; data is prepared once."""
     registries = [(family, dict(family.variants)) for family in Choice.__subclasses__()]
     before = set(sys.modules)
-    kept = {name: sys.modules.pop(name) for name in before if name.partition(".")[0] == "experiments"}
+    kept = {name: sys.modules.pop(name) for name in before if is_users(name)}
     monkeypatch.setattr(sys, "path", list(sys.path))
     cache = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("LABKIT_CACHE", str(cache))
     yield
     shutil.rmtree(cache / "paces", ignore_errors=True)
     for name in set(sys.modules) - before | kept.keys():
-        if name.partition(".")[0] == "experiments":
+        if is_users(name):
             sys.modules.pop(name, None)
     sys.modules.update(kept)
     for family, variants in registries:
         family.variants = variants
+
+
+@pytest.fixture(scope="session")
+def mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An MLflow store for tests that are not about where it lies: making one takes seconds."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+
+
+@cache
+def texts() -> list[str]:
+    """Of the files of every project."""
+    words, draw = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"], random.Random(0)
+    return [" ".join(draw.choice(words) for _ in range(300)) for _ in range(30)]
 
 
 @pytest.fixture
@@ -87,13 +110,18 @@ def project(tmp_path: Path, own_imports: None) -> Path:
     """A project's folder."""
     (tmp_path / "text").mkdir()
     (tmp_path / "experiments").mkdir()
-    words, draw = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"], random.Random(0)
-    for index in range(30):
-        text = " ".join(draw.choice(words) for _ in range(300))
+    for index, text in enumerate(texts()):
         (tmp_path / "text" / f"{index}.txt").write_text(text)
     (tmp_path / "experiments" / "baselines.py").write_text(BASELINES)
     (tmp_path / "experiments" / "theta.py").write_text(EXPERIMENT)
     return tmp_path
+
+
+@pytest.fixture
+def no_drawings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report's drawings, which take most of what it takes, are for the tests that look at them."""
+    nothing = SimpleNamespace(differences=[], curves=[], costs=[], all=[])
+    monkeypatch.setattr("labkit.report.page.Drawings.of", lambda _: nothing)
 
 
 @pytest.fixture
