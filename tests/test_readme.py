@@ -1,16 +1,18 @@
 """Every block of README, executed: with few steps of small baselines, on a copy of the project's experiments."""
 
-import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
+
+from labkit.cli import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -21,13 +23,14 @@ SMALLER = """
 few = {"budget": {"kind": "steps", "steps": 2}, "evaluation.points": 1, "batch_size": 2, "model.d_model": 40,
        "model.n_layers": 1, "model.context": 64, "data.validation": 0.002, "precision": "fp32"}
 nano = nano.patched({**few, "model.feedforward.multiple_of": 1})
-mini = mini.patched({**few, "model.feedforward.multiple_of": 1, "tokenizer.vocab_size": 300, "data.corpus": "stdlib"})
+mini = mini.patched({**few, "model.feedforward.multiple_of": 1, "tokenizer.vocab_size": 300,
+                     "data.corpus": {"kind": "text", "path": "../books"}})
 """
 """What makes the copied baselines quick; all else is as it ships."""
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     shutil.copytree(ROOT / "experiments", folder / "experiments")
     with (folder / "experiments" / "baselines.py").open("a") as baselines:
@@ -42,27 +45,34 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     feedforward.write_text(re.sub(r' +"(geglu|relu2)": .*\n', "", one))
     (folder / "books").mkdir()
     (folder / "books" / "one.txt").write_text("It was the best of times.\n" * 20_000)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LABKIT_CACHE", str(folder / "cache"))
-        patch.setenv("COLUMNS", "160")
-        yield folder
+    (folder / "books" / "two.txt").write_text(README)
+    return folder
 
 
-def labkit(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "labkit", *words], cwd=project, capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def readme(folder: Path, own_imports: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, in which the test stands."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # one worker: each takes seconds to begin
+    return folder
 
 
-def test_the_commands_of_the_readme_work_in_their_order(project: Path) -> None:
+def labkit(*words: str) -> Result:
+    """The command in this process, which spares every command what importing torch takes."""
+    return CliRunner().invoke(app, words)
+
+
+def test_the_commands_of_the_readme_work_in_their_order(readme: Path) -> None:
     for command in COMMANDS:
         name, *words = shlex.split(command)
         assert name == "labkit"
         if words == ["ui"]:
-            assert "http://127.0.0.1" in said_by_the_ui(project)
+            assert "http://127.0.0.1" in said_by_the_ui(readme)
             continue
-        done = labkit(project, *words)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        done = labkit(*words)
+        assert done.exit_code == 0, f"{command}\n{done.stderr}"
 
 
 def test_the_experiment_of_the_readme_is_the_one_that_ships() -> None:
@@ -91,22 +101,25 @@ def said_by_the_ui(project: Path) -> str:
     return said + rest
 
 
-def test_the_baselines_of_the_readme_are_run_specs(project: Path) -> None:
+@pytest.mark.usefixtures("no_drawings")
+def test_the_baselines_of_the_readme_are_run_specs(readme: Path) -> None:
     [block] = [text for text in PYTHON if "books" in text]
-    code = f"{block}\nassert books.data.corpus.kind == 'text' and web.data.corpus.kind == 'hf'\n"
-    environment = {**os.environ, "PYTHONPATH": f"{project}{os.pathsep}{ROOT}"}
-    subprocess.run([sys.executable, "-c", code], cwd=project, env=environment, check=True)
+    defined: dict[str, Any] = {}
+    exec(block, defined)
+    assert defined["books"].data.corpus.kind == "text"
+    assert defined["web"].data.corpus.kind == "hf"
     change = ["--set", 'data.corpus={"kind": "text", "path": "../books"}']
-    done = labkit(project, "run", "experiments/rope_theta.py", "--only", "baseline", *change)
-    assert done.returncode == 0, done.stderr
+    done = labkit("run", "experiments/rope_theta.py", "--only", "baseline", *change)
+    assert done.exit_code == 0, done.stderr
 
 
-def test_the_component_of_the_readme_trains(project: Path) -> None:
+@pytest.mark.usefixtures("no_drawings")
+def test_the_component_of_the_readme_trains(readme: Path) -> None:
     [block] = [text for text in PYTHON if "class Halved" in text]
-    (project / "experiments" / "halved.py").write_text(block.replace("seeds=3", "seeds=1"))
-    done = labkit(project, "run", "experiments/halved.py")
-    assert done.returncode == 0, done.stderr
-    assert "halved" in done.stdout + done.stderr
+    (readme / "experiments" / "halved.py").write_text(block.replace("seeds=3", "seeds=1"))
+    done = labkit("run", "experiments/halved.py")
+    assert done.exit_code == 0, done.stderr
+    assert "halved" in done.output
 
 
 def test_the_run_command_of_the_readme_runs_a_shipped_experiment() -> None:
