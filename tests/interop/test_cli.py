@@ -32,14 +32,16 @@ PARTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_a_run_goes_out_to_transformers_and_comes_in_again(
-    transformers: Any, project: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+    transformers: Any, project: Path, write: Any, mlflow_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_store)
     monkeypatch.setenv("LABKIT_CACHE", str(project / "cache"))
     ask = CliRunner().invoke
     file = write(EXPERIMENT)
-    assert ask(app, ["run", str(file), "--device", "cpu", "--steps", "4"]).exit_code == 0
+    assert ask(app, ["run", str(file), "--device", "cpu", "--workers", "1", "--steps", "4"]).exit_code == 0
     runs = {path.parts[-3]: path.parent for path in project.glob("runs/*/*/*/seed*/record.json")}
     refused = ask(app, ["export", str(next(path for name, path in runs.items() if name != "baseline")), "refused"])
     assert refused.exit_code == 2

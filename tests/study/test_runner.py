@@ -38,7 +38,7 @@ class NoMirror:
 
 
 @pytest.fixture(autouse=True)
-def _no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_mlflow(no_drawings: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module.mlflow, "Mirror", NoMirror)
     monkeypatch.setattr(runner_module.mlflow, "pending", lambda *_: False)
 

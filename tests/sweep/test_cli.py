@@ -102,7 +102,7 @@ sweep = Sweep(base=pico, scientific={
         '    match="none",',
         ")",
     ]
-    assert labkit(capsys, "plan", best)[0] == 0
+    assert labkit(capsys, "plan", best, "--workers", 1)[0] == 0
 
 
 @pytest.mark.usefixtures("synthetic", "no_page")

@@ -24,7 +24,7 @@ from tests.sweep.conftest import Write, labkit
 
 SWEEP = """
 sweep = Sweep(
-    base=pico.patched({"budget.steps": 400, "evaluation.points": 2}),
+    base=pico.patched({"budget.steps": 250, "evaluation.points": 2}),
     scientific={"model.norm": ["rms", "layer"]},
     nuisance={"optimizer.lr": log_uniform(1e-3, 1e-1)},
     trials=2,
