@@ -4,6 +4,7 @@ Each option of each variant is taken alone and beside every other one of the sam
 or the position beside each of these. What then computes the same has to be refused.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
@@ -83,21 +84,25 @@ def plain(variant: type[Choice]) -> dict[str, Any]:
 
 def idle(base: dict[str, Any], given: list[tuple[str, Any]], made: Callable[[dict[str, Any]], Any]) -> Iterator[str]:
     """Every option that passes and changes nothing, alone or beside another; `made` raises for what is refused."""
+    known: dict[str, Any] = {}
     for beside, other in [("", None), *given]:
         first = base | ({beside: other} if beside else {})
-        without = tried(made, first)
+        without = tried(made, first, known)
         for name, value in given:
             if without is None or name == beside or (name, beside) in UNSHOWN:
                 continue
-            if tried(made, {**first, name: value}) == without:
+            if tried(made, {**first, name: value}, known) == without:
                 yield f"{name} {value} beside {beside} {other}"
 
 
-def tried(made: Callable[[dict[str, Any]], Any], fields: dict[str, Any]) -> Any:
-    try:
-        return made(fields)
-    except ValidationError:
-        return None
+def tried(made: Callable[[dict[str, Any]], Any], fields: dict[str, Any], known: dict[str, Any]) -> Any:
+    """What is made of the fields, once, whichever of two was given first; None where they are refused."""
+    if (key := json.dumps(fields, sort_keys=True)) not in known:
+        try:
+            known[key] = made(fields)
+        except ValidationError:
+            known[key] = None
+    return known[key]
 
 
 def computed(spec: ModelSpec) -> tuple[Any, ...]:

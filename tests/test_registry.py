@@ -5,6 +5,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, get_args
 
 import pytest
@@ -50,6 +51,27 @@ def mentions(annotation: Any, family: type) -> bool:
     return annotation is family or any(mentions(argument, family) for argument in get_args(annotation))
 
 
+@cache
+def holder(family: type[Choice]) -> Any:
+    """A spec with a place for the family."""
+    return type("Holder", (Spec,), {"__module__": __name__, "__annotations__": {"held": family}})
+
+
+@cache
+def schemas(family: type[Choice]) -> dict[type[Spec], set[str]]:
+    """Every spec of labkit's that has a place for the family, and the kinds in its schema."""
+    parents = [
+        spec
+        for spec in subclasses(Spec)
+        if of_labkit(spec) and any(mentions(field.annotation, family) for field in spec.model_fields.values())
+    ]
+    definitions = {parent: parent.model_json_schema()["$defs"].values() for parent in parents}
+    return {
+        parent: {definition["properties"].get("kind", {}).get("const") for definition in found}
+        for parent, found in definitions.items()
+    }
+
+
 FAMILIES = sorted(filter(of_labkit, Choice.__subclasses__()), key=lambda family: family.__name__)
 VARIANTS = [
     pytest.param(family, variant, id=f"{family.__name__}-{kind}")
@@ -74,10 +96,9 @@ def test_a_family_is_a_public_word_so_that_a_file_of_ones_own_can_add_to_it() ->
 @pytest.mark.parametrize(("family", "variant"), VARIANTS)
 def test_a_variant_survives_json_by_itself_and_through_its_family(family: type[Choice], variant: type[Choice]) -> None:
     required = {name: REQUIRED[name] for name, field in variant.model_fields.items() if field.is_required()}
-    holder: Any = type("Holder", (Spec,), {"__module__": __name__, "__annotations__": {"held": family}})
     one = variant(**required)
-    text = json.dumps(holder(held=one).as_json())
-    again = holder.from_json(json.loads(text)).held
+    text = json.dumps(holder(family)(held=one).as_json())
+    again = holder(family).from_json(json.loads(text)).held
     assert type(again) is variant
     assert (again, again.fingerprint) == (one, one.fingerprint) == (variant.from_json(one.as_json()), one.fingerprint)
 
@@ -96,12 +117,6 @@ def test_a_variant_stands_in_the_schema_of_every_spec_that_can_hold_it(
     family: type[Choice], variant: type[Choice]
 ) -> None:
     (kind,) = get_args(variant.model_fields["kind"].annotation)
-    parents = [
-        spec
-        for spec in subclasses(Spec)
-        if of_labkit(spec) and any(mentions(field.annotation, family) for field in spec.model_fields.values())
-    ]
-    assert parents
-    for parent in parents:
-        definitions = parent.model_json_schema()["$defs"].values()
-        assert kind in [definition["properties"].get("kind", {}).get("const") for definition in definitions], parent
+    assert schemas(family)
+    for parent, kinds in schemas(family).items():
+        assert kind in kinds, parent
