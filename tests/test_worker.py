@@ -26,7 +26,7 @@ LITTLE = {
     "batch_size": 2,
     "evaluation": {"points": 4, "windows": 4},
 }
-LONG = {"budget": {"kind": "steps", "steps": 600}}
+LONG = {"budget": {"kind": "steps", "steps": 400}}
 ENDLESS = {"budget": {"kind": "steps", "steps": 10**6}}
 
 NORM = '''
@@ -225,7 +225,7 @@ def test_other_sources_need_another_worker(plan, capsys) -> None:
 def test_a_killed_worker_loses_nothing(plan, start, capsys) -> None:
     whole, run = plan("whole", LONG), plan("killed", LONG)
     killed = start(run.path, checkpoint_seconds=0.1)
-    wait_for(lambda: run.checkpoints.exists() and len(run.metrics().get("train/loss", [])) > 200)
+    wait_for(lambda: any(run.checkpoints.glob("step-*")) and len(run.metrics().get("train/loss", [])) > 60)
     killed.kill()
     killed.wait()
     assert run.record()["status"] == "running"
@@ -234,7 +234,7 @@ def test_a_killed_worker_loses_nothing(plan, start, capsys) -> None:
     assert answers(capsys.readouterr().out) == ["done", "done"]
     assert "from step 0 of" not in run.console_log.read_text().splitlines()[-1]
     assert exact(run) == exact(whole)
-    assert [step for step, _ in exact(run)["train/loss"]] == list(range(1, 601))
+    assert [step for step, _ in exact(run)["train/loss"]] == list(range(1, 401))
 
 
 def test_a_worker_whose_driver_is_gone_checkpoints_and_leaves(plan, start) -> None:

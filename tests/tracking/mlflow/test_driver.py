@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from typer.testing import CliRunner
 
+from labkit.cli import app
 from labkit.tracking.mlflow.sidecar import Sidecar
 from labkit.tracking.mlflow.store import connect
 from labkit.tracking.record import Edition, Run
@@ -26,7 +28,7 @@ experiment = Experiment(
     baseline=long, variants={"flat": {"model.position.theta": 5e5}}, seeds=1, metric="val/loss", match="none"
 )
 '''
-COMMAND = (sys.executable, "-m", "labkit", "run", "experiments/mine.py", "--device", "cpu", "--workers", "1")
+WORDS = ("run", "experiments/mine.py", "--device", "cpu", "--workers", "1")
 AS = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
 
 
@@ -48,7 +50,7 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 def killed(folder: Path, edition: Edition) -> None:
     """Start the driver; hold the worker in the middle of a run until MLflow has its points; kill both."""
     null = subprocess.DEVNULL
-    with subprocess.Popen(COMMAND, cwd=folder, stdout=null, stderr=null) as driver:
+    with subprocess.Popen([sys.executable, "-m", "labkit", *WORDS], cwd=folder, stdout=null, stderr=null) as driver:
         run = wait_for(lambda: next((run for run in edition.runs() if len(run.lines()[0]) > 5), None))
         worker = run.record()["pid"]
         os.kill(worker, signal.SIGSTOP)
@@ -70,6 +72,7 @@ def exact(points: dict[str, list[tuple[int, float]]]) -> dict[str, list[tuple[in
     return {key: curve for key, curve in points.items() if not key.startswith(("perf/", "final/", "position/"))}
 
 
+@pytest.mark.usefixtures("no_drawings")
 def test_a_killed_driver_that_is_run_again_leaves_each_point_once(
     project: Path, monkeypatch: pytest.MonkeyPatch, uri: str
 ) -> None:
@@ -80,7 +83,9 @@ def test_a_killed_driver_that_is_run_again_leaves_each_point_once(
     commit(project)
     edition = Edition(project / "runs" / "mine" / "main")
     killed(project, edition)
-    subprocess.run(COMMAND, cwd=project, check=True, capture_output=True)
+    monkeypatch.chdir(project)
+    again = CliRunner().invoke(app, WORDS)
+    assert again.exit_code == 0, again.output
     experiment = client.get_experiment_by_name("mine")
     assert experiment is not None
     shown = {run.data.tags["fingerprint"]: run for run in client.search_runs([experiment.experiment_id])}
