@@ -26,6 +26,10 @@ def test_the_entropy_of_a_known_source() -> None:
     assert bigram_entropy(np.random.default_rng(0).integers(4, size=100_000), 4) == pytest.approx(np.log(4), abs=1e-3)
 
 
+FEW = {"budget": {"kind": "steps", "steps": 450}, "evaluation.points": 1, "evaluation.beyond": ()}
+"""Of 1200 steps, and scored at the end alone."""
+
+
 def test_under_half_a_run_of_the_first_experiment_ends_below_the_bigram_entropy_of_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,7 +37,7 @@ def test_under_half_a_run_of_the_first_experiment_ends_below_the_bigram_entropy_
     store = prepare(nano.data, nano.tokenizer, tmp_path)
     limit = bigram_entropy(store.train.read(0, store.train.n_tokens), store.size)
     assert 2.2 < limit < 2.6
-    run, spec = Run(tmp_path / "run"), nano.patched({"budget": {"kind": "steps", "steps": 500}})
+    run, spec = Run(tmp_path / "run"), nano.patched(FEW)
     run.create(spec.as_json(), {})
     assert train(run, spec, Runtime(device="cpu"), store, lambda: False) == "done"
     final = json.loads((run.path / "record.json").read_text())["final"]

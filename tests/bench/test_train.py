@@ -1,5 +1,7 @@
 """The benchmark of whole steps, on a CPU with a model of a moment: it measures what it says of whom it says."""
 
+import gc
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +24,14 @@ TINY = Setup(Sizes(32, 2, 4, 2, 8, 64, 50), 16, 2)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SETUPS, "tiny", TINY)
     monkeypatch.setattr(train, "SETTLING", 1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> Iterator[None]:
+    """Memory is given back often, and what all tests have imported need not be looked through every time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("corpus")
     words = ["the", "cat", "sat", "on", "a", "mat", "while", "rain", "fell", "and", "dog", "ran", "home"]
     chooser = random.Random(0)
-    text = "\n".join(" ".join(chooser.choices(words, k=9)) + "." for _ in range(400))
+    text = "\n".join(" ".join(chooser.choices(words, k=9)) + "." for _ in range(200))
     (folder / "text.txt").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_CACHE", str(folder / "cache"))
@@ -61,7 +61,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, store: Store) -> Lab:
+def lab(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setattr("os.fsync", lambda _: None)  # no power cut is looked at here
     return Lab(tmp_path, store)
 
 
