@@ -58,6 +58,15 @@ experiment = Experiment(
 
 Write = Callable[..., Path]
 
+LONG = tuple(f"tests/test_{name}.py" for name in ("readme", "project", "cli", "first_experiment"))
+"""Files with tests of ten seconds and more."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers none is left with a long test when the others are done: those come first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
