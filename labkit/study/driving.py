@@ -7,9 +7,8 @@ such a module. Specs are data, and travel whole.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,14 +16,27 @@ from typing import Any
 from labkit.report import files
 from labkit.report.comparison import Comparison
 from labkit.report.excerpt import framed
-from labkit.spec import Choice, Mistake, Spec, ValidationError, closest, explain
-from labkit.study.editions import Asked, edition
+from labkit.report.formats import plural
+from labkit.spec import Choice, Mistake, Spec
+from labkit.study.editions import edition
 from labkit.study.experiment import Experiment
 from labkit.study.finding import project_root
 from labkit.study.frames import Results
-from labkit.study.loading import Loaded, loaded_from
+from labkit.study.loading import RESERVED, Loaded, loaded_from
 from labkit.study.names import brief, is_safe
 from labkit.study.runner import Options, Runner
+from labkit.study.words import (
+    asked_of,
+    check_count,
+    check_flag,
+    folder_of,
+    refuse,
+    refuse_in_worker,
+    refuse_unguarded,
+    runtime_of,
+    texts,
+    words_of,
+)
 from labkit.tracking.console import Console
 from labkit.tracking.record import Edition
 from labkit.train.run import Runtime
@@ -42,6 +54,14 @@ class Page:
 
     def _repr_html_(self) -> str:
         return framed(self.path.read_text(encoding="utf-8"))
+
+
+class Failed(RuntimeError):
+    """Runs that failed, when all others are done; `results` has those."""
+
+    def __init__(self, names: Sequence[str], results: Results) -> None:
+        super().__init__(f"{plural(len(names), 'run')} failed, as told above: {', '.join(names)}")
+        self.results = results
 
 
 def run_experiment(
@@ -64,21 +84,31 @@ def run_experiment(
     `name` is what it is called on disk: of an experiment in a file the file's, and needed for one that is in none.
     `runs` is the folder of the runs, the project's unless given; `baseline`, `sets` ("path=value"), `steps`, `seeds`,
     `only`, `workers` and `fresh` are the command's options, and `execution` are those that say how runs are executed:
-    `device="cpu"`, `data_parallel=2`, or a `runtime` of them all. Ctrl-C saves the runs. Raises Mistake.
+    `device="cpu"`, `data_parallel=2`, or a `runtime` of them all. Ctrl-C saves the runs. Raises Mistake, and Failed
+    where a run failed, when all others are done.
     """
-    _refuse_in_worker()
-    runtime = _runtime(runtime, execution)
-    _check_count("workers", workers)
-    loaded, title = edition(placed(experiment, name), _asked(baseline, sets, steps=steps, seeds=seeds))
+    refuse_in_worker()
+    refuse("run", execution.keys() - Runtime.model_fields.keys(), {*words_of(run_experiment), *Runtime.model_fields})
+    runtime = runtime_of(runtime, execution)
+    check_count("workers", workers)
+    check_flag("fresh", fresh)
+    loaded, title = edition(placed(experiment, name), asked_of(baseline, sets, steps=steps, seeds=seeds))
+    refuse_unguarded(loaded.sources.values())
     if experiment.tune is not None:
         file = loaded.file if loaded.is_file else "FILE"
         raise Mistake(f"experiment.run: tune is searched by the command alone: write  labkit run {file}  in a shell")
     command = f"labkit run {loaded.file}" if loaded.is_file else f"experiment.run({name!r}), in Python"
-    options = Options(_folder(runs, loaded), runtime, command, _texts("only", only), workers, fresh, "fresh=True")
+    narrowed = texts("only", only, "theta=1000")
+    options = Options(folder_of(runs, loaded.root), runtime, command, narrowed, workers, fresh, "fresh=True")
+    _refuse_taken(loaded, options.runs)
     runner = Runner(loaded, title, options, Console())
-    if runner.run().interrupted:
+    outcome = runner.run()
+    if outcome.interrupted:
         raise KeyboardInterrupt
-    return Results(files.write(runner.edition))
+    found = Results(files.write(runner.edition))
+    if outcome.failed:
+        raise Failed([job.name for job in outcome.failed], found)
+    return found
 
 
 def report_experiment(
@@ -95,65 +125,23 @@ def report_experiment(
 
     `baseline`, `sets` and `steps` are those of its run. Raises Mistake where nothing has been run.
     """
-    _refuse("report", unknown, _words(report_experiment))
-    loaded, title = edition(placed(experiment, name), _asked(baseline, sets, steps=steps))
-    found = Edition(_folder(runs, loaded).absolute() / loaded.name / title)
+    refuse("report", unknown, words_of(report_experiment))
+    loaded, title = edition(placed(experiment, name), asked_of(baseline, sets, steps=steps))
+    found = Edition(folder_of(runs, loaded.root).absolute() / loaded.name / title)
     if not found.description():
         others = sorted(path.parent.name for path in found.path.parent.glob("*/experiment.json"))
-        hint = f"; there are the editions {', '.join(others)}" if others else ""
-        raise Mistake(
-            f"{loaded.name}: nothing is on record in {found.path}{hint}; experiment.run() comes first, so asked"
-        )
+        hint = f", but of the editions {', '.join(others)}" if others else ""
+        remedy = "give what its run was given, such as steps=60" if others else "experiment.run() comes first"
+        raise Mistake(f"{loaded.name}: nothing is on record in {found.path}{hint}; {remedy}")
     return Page(found.path / files.PAGE, files.write(found))
 
 
-def _folder(runs: str | Path | None, loaded: Loaded) -> Path:
-    if runs is not None and not isinstance(runs, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise Mistake(f"runs={runs!r}: expected a folder, such as runs='runs'")
-    return Path(runs) if runs else loaded.root / "runs"
-
-
-def _runtime(runtime: Runtime | None, execution: Mapping[str, Any]) -> Runtime:
-    """What is asked of the execution, a field a word. Raises Mistake for a word that is none, or has no such value."""
-    if runtime is not None and not isinstance(runtime, Runtime):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise Mistake(f"experiment.run: runtime={brief(runtime)}: write its fields as they are, such as device='cpu'")
-    _refuse("run", execution.keys() - Runtime.model_fields.keys(), {*_words(run_experiment), *Runtime.model_fields})
-    try:
-        return (runtime or Runtime()).patched(execution)
-    except ValidationError as error:
-        raise Mistake(f"experiment.run: {explain(error, Runtime)}") from error
-
-
-def _words(function: Callable[..., Any]) -> list[str]:
-    """What an experiment's method takes by name."""
-    return [name for name, each in signature(function).parameters.items() if each.kind is each.KEYWORD_ONLY]
-
-
-def _refuse(method: str, unknown: Iterable[str], known: Iterable[str]) -> None:
-    """Raise Mistake for a word that a method of an experiment does not take."""
-    for word in sorted(unknown):
-        raise Mistake(f"experiment.{method}: no argument {word!r}.{closest(word, known)}")
-
-
-def _asked(baseline: str, sets: Sequence[str], **counts: int) -> Asked:
-    """The edition that is asked for. Raises Mistake for what is none."""
-    if not isinstance(baseline, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise Mistake(f"baseline={brief(baseline)}: write its name as a text, such as baseline='mini'")
-    for word, count in counts.items():
-        _check_count(word, count)
-    return Asked(baseline, _texts("sets", sets), **counts)
-
-
-def _check_count(word: str, count: int) -> None:
-    if type(count) is not int or count < 0:
-        raise Mistake(f"{word}={brief(count)}: write a whole number from 1, such as {word}=2, or leave it out")
-
-
-def _texts(word: str, given: Sequence[str]) -> Sequence[str]:
-    """A list of texts. Raises Mistake for a single one, which would be taken letter by letter."""
-    if isinstance(given, str) or not all(isinstance(text, str) for text in given):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise Mistake(f"{word}={given!r}: write a list of texts, such as {word}=[{str(given)!r}]")
-    return given
+def _refuse_taken(loaded: Loaded, runs: Path) -> None:
+    """Raise Mistake where an experiment that is in no file would take the place of one that is."""
+    for description in sorted((runs / loaded.name).glob("*/experiment.json")) if loaded.called else ():
+        file = str(Edition(description.parent).description().get("file", ""))
+        if file.endswith(".py"):
+            raise Mistake(f"experiment.run: {description.parent} has the runs of {file}; call this one something else")
 
 
 def placed(experiment: Experiment, name: str = "") -> Loaded:
@@ -161,6 +149,8 @@ def placed(experiment: Experiment, name: str = "") -> Loaded:
 
     Raises Mistake for one in no file without a name, or whose components are.
     """
+    if not isinstance(experiment, Experiment):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Mistake(f"{brief(experiment)} is no experiment; write Experiment(baseline=…, variants=…, …)")
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Mistake(f"experiment.run: {brief(name)} is no name; write a text, as in experiment.run('swiglu')")
     module = _module_of(experiment) if not name else None
@@ -172,6 +162,8 @@ def placed(experiment: Experiment, name: str = "") -> Loaded:
     for path, part in _own_parts(experiment):
         place = f"{path}: {type(part).__name__} is defined in this notebook, which no worker can load"
         raise Mistake(f"{place}; write it into a file, such as experiments/parts.py, and import it from there")
+    if name in RESERVED:
+        raise Mistake(f"experiment.run: labkit keeps something of its own at runs/{name}; call it something else")
     here = Path.cwd()
     return Loaded(experiment, here / f"{name}.ipynb", project_root(here / "-"), "", "", called=name)
 
@@ -203,10 +195,3 @@ def _parts(tree: Any, path: str) -> Iterator[tuple[str, Choice]]:
     if isinstance(tree, Spec):
         for name, value in tree:
             yield from _parts(value, f"{path}.{name}" if path else name)
-
-
-def _refuse_in_worker() -> None:
-    """Raise Mistake where a worker loads a script that runs its experiment as it is loaded."""
-    main = getattr(sys.modules["__main__"], "__spec__", None)
-    if main is not None and main.name == "labkit.worker":
-        raise Mistake("experiment.run() stands where a worker runs it too; put it under  if __name__ == '__main__':")

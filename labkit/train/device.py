@@ -3,6 +3,7 @@
 import gc
 import os
 import platform
+import random
 import re
 import resource
 from collections.abc import Generator
@@ -12,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from labkit import kernels
@@ -120,8 +122,10 @@ def _kept(runtime: Runtime, device: torch.device) -> Generator[None]:
 
 
 def reseed(device: torch.device, *key: object) -> None:
-    """Let what a user's module draws from torch's own generators be a pure function of a key."""
+    """Let what a user's module draws from torch's, NumPy's and Python's own generators be a pure function of a key."""
     seed = hashed(*key)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(seed)

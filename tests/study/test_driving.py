@@ -19,6 +19,7 @@ from labkit.study.driving import placed
 from labkit.study.loading import load
 from labkit.tracking.record import Edition
 from labkit.train.run import Runtime
+from tests.report.conftest import DESCRIPTION, Synthetic
 
 SCRIPT = """
 from threading import Thread
@@ -46,6 +47,8 @@ thread.start()
 thread.join()
 assert experiment.report("mine", steps=2).path.parent.name == "steps=2"
 """
+
+GUARD = "if __name__ == '__main__': "
 
 
 @pytest.fixture
@@ -124,10 +127,18 @@ def test_a_report_before_the_first_run_is_one_message(project: Path, notebook: t
     ("words", "told"),
     [
         ({"only": "nope"}, r"only='nope': write a list of texts, such as only=\['nope'\]"),
+        ({"only": None}, r"only=None: write a list of texts, such as only=\['theta=1000'\]"),
+        ({"only": ["a", 3]}, r"only=\['a', 3\]: write a list of texts, such as only=\['theta=1000'\]"),
+        ({"only": [""]}, r"only=\[''\]: write a list of texts"),
+        ({"sets": {"clip": 1}}, r"sets=\{'clip': 1\}: write a list of texts, such as sets=\['model.norm=layer'\]"),
+        ({"seeds": 10**30}, r"seeds=1000.*: write a whole number from 1 to 1000, such as seeds=2"),
+        ({"fresh": "yes"}, r"fresh='yes': write fresh=True"),
+        ({"name": "mlflow.db"}, r"labkit keeps something of its own at runs/mlflow.db; call it something else"),
+        ({"sets": (change for change in ["model.norm=nope"])}, r"model.norm: .*nope"),
         ({"sets": "clip=1"}, r"sets='clip=1': write a list of texts"),
         ({"runs": 5}, r"runs=5: expected a folder"),
         ({"name": 5}, r"experiment\.run: 5 is no name"),
-        ({"seeds": "2"}, r"seeds='2': write a whole number from 1, such as seeds=2"),
+        ({"seeds": "2"}, r"seeds='2': write a whole number from 1 to 1000, such as seeds=2"),
         ({"workers": -1}, r"workers=-1: write a whole number from 1"),
         ({"baseline": 5}, r"baseline=5: write its name as a text, such as baseline='mini'"),
         ({"data_paralel": 2}, r"experiment\.run: no argument 'data_paralel'\. Did you mean 'data_parallel'"),
@@ -159,6 +170,50 @@ def test_the_words_of_execution_are_those_of_the_command_line(
         with pytest.raises(Asked) as caught:
             experiment.run(**given)
         assert caught.value.args == (Runtime(**words),)
+
+
+def test_an_experiment_is_an_experiment() -> None:
+    wrong: Any = 5
+    with pytest.raises(Mistake, match=r"5 is no experiment; write Experiment\(baseline=…"):
+        driving.run_experiment(wrong, "mine")
+
+
+def test_an_experiment_of_a_file_keeps_its_place(project: Path, notebook: types.ModuleType) -> None:
+    Synthetic(Edition(project / "runs" / "theta" / "main"), DESCRIPTION).arm("baseline")
+    mine = replace(load(project / "experiments" / "theta.py").experiment, seeds=1)
+    with pytest.raises(Mistake, match=r"theta/main has the runs of experiments/theta.py; call this one something else"):
+        mine.run("theta", device="cpu")
+
+
+def test_a_run_that_fails_is_an_exception_when_the_others_are_done(
+    project: Path, notebook: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = load(project / "experiments" / "theta.py").experiment
+    failing = types.SimpleNamespace(interrupted=False, failed=[types.SimpleNamespace(name="theta=1000 seed 0")])
+    edition = Edition(project / "runs" / "mine" / "main")
+    runner = types.SimpleNamespace(run=lambda: failing, edition=edition)
+    monkeypatch.setattr(driving, "Runner", lambda *_: runner)
+    monkeypatch.setattr(driving.files, "write", lambda edition: edition)
+    with pytest.raises(driving.Failed, match="1 run failed, as told above: theta=1000 seed 0") as caught:
+        experiment.run("mine", device="cpu")
+    assert caught.value.results.comparison is edition
+
+
+@pytest.mark.parametrize(
+    ("guard", "told"), [("", "workers load this file, and would run it again"), (GUARD, "no such")]
+)
+def test_a_script_without_a_guard_is_refused_before_anything_starts(project: Path, guard: str, told: str) -> None:
+    lines = [
+        "from dataclasses import replace",
+        "from experiments.theta import experiment",
+        "mine = replace(experiment)",
+    ]
+    script = project / "mine.py"
+    script.write_text("\n".join([*lines, guard]) + "mine.run(only=['none of them'], device='cpu')\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert told in done.stderr
+    assert not (project / "runs").exists()
 
 
 def test_a_report_does_not_take_the_words_of_a_run(project: Path, notebook: types.ModuleType) -> None:

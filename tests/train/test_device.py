@@ -1,5 +1,8 @@
 """Which device, and what is set on it."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 
@@ -63,3 +66,12 @@ def test_no_peak_is_claimed_for_a_cpu_or_another_precision() -> None:
 
 def test_memory_is_that_of_this_process() -> None:
     assert 0.05 < devices.memory_gib(torch.device("cpu")) < 64
+
+
+def test_what_a_module_draws_from_any_generator_follows_the_key() -> None:
+    def drawn(*key: object) -> list[float]:
+        devices.reseed(torch.device("cpu"), *key)
+        return [float(torch.rand(())), random.random(), float(np.random.random())]
+
+    assert drawn("a", 1) == drawn("a", 1)
+    assert not set(drawn("a", 1)) & set(drawn("a", 2))
