@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, PydanticUndefinedAnnotation, ValidationError
+
+from labkit.fieldtypes import ABLE, can_be, is_constant, is_named, resolved, written
 
 TYPES: dict[type, str] = {bool: "bool", int: "int", float: "Number", str: "str", tuple: "tuple[…, ...]"}
 """What stands for a value in a spec: the type to write."""
 
 
 class Typed(BaseModel):
-    """A model that tells a field without a type as the line to write."""
+    """A model that tells what is wrong with a field where its class is defined, with what to write."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -22,6 +24,45 @@ class Typed(BaseModel):
         for name, value in vars(cls).items():
             if not name.startswith("_") and name not in annotations and name not in constants and type(value) in TYPES:
                 raise TypeError(_untyped(cls, name, value))
+        for name, annotation in annotations.items():
+            _check_field(cls, name, resolved(annotation, cls))
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        try:
+            cls.model_rebuild()
+        except PydanticUndefinedAnnotation as error:
+            name = next(
+                (name for name, text in inspect.get_annotations(cls).items() if str(error.name) in str(text)), ""
+            )
+            place = f"{cls.__qualname__}.{name}".rstrip(".")
+            raise TypeError(f"{place}: nothing is called {error.name} there; import it above the class") from error
+        for name, value, fault in _faulty_defaults(cls):
+            raise TypeError(f"{cls.__qualname__}.{name} is {value!r} by default: {fault[0].lower()}{fault[1:]}")
+
+
+def _check_field(cls: type[BaseModel], name: str, annotation: Any) -> None:
+    """Raise TypeError for a field that hides what every spec has, or of a type that no spec can have."""
+    if name.startswith("_") or is_constant(annotation):
+        return
+    if owner := next((base for base in cls.__mro__[1:] if name in vars(base)), None):
+        raise TypeError(f"{cls.__qualname__}.{name}: {owner.__name__} has something of this name; rename the field")
+    if not can_be(annotation, Typed) and not cls.__module__.startswith("labkit."):  # which hash none with a mapping
+        raise TypeError(f"{cls.__qualname__}.{name} cannot have the type {written(annotation)}: a field is {ABLE}")
+
+
+def _faulty_defaults(cls: type[BaseModel]) -> Iterator[tuple[str, Any, str]]:
+    """The defaults that their fields do not take, each with its value and why."""
+    try:
+        cls.model_validate({})
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            is_for_later = detail["type"] in ("missing", "choice")  # a kind may be defined further below
+            if detail["loc"] not in ((), ("kind",)) and not is_for_later:
+                yield ".".join(map(str, detail["loc"])), detail["input"], detail["msg"].removeprefix("Value error, ")
+    except Exception:  # of a validator of the class's own, which asks for more than defaults
+        return
 
 
 def _constants(cls: type) -> set[str]:
@@ -41,6 +82,10 @@ def kind_of(cls: type[BaseModel]) -> str:
     known = isinstance(kind, str) and field is not None and get_origin(field.annotation) is Literal
     if field is None or not known or get_args(field.annotation) != (kind,):
         raise TypeError(_kindless(cls, kind))
+    if not is_named(str(kind)):
+        raise TypeError(
+            f"{cls.__qualname__} has the kind {kind!r}; write letters, digits and _, a letter first: 'mine'"
+        )
     return str(kind)
 
 

@@ -66,6 +66,7 @@ class Spec(Typed):
         extra="forbid",
         strict=True,
         validate_default=True,
+        allow_inf_nan=False,
         polymorphic_serialization=True,
         use_attribute_docstrings=True,
     )

@@ -1,7 +1,7 @@
 """What a class of a user's own lacks of its family is told where it is defined, with the lines to write."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -127,3 +127,54 @@ def test_a_class_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
 
 def test_what_a_class_in_between_defines_is_not_due() -> None:
     made(made(Residual, flow=lambda self, branches, stream: None, norms_at_the_end=True))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "told"),
+    [
+        (float, float("nan"), "Mine.f is nan by default: input should be a finite number"),
+        (int, "x", "Mine.f is 'x' by default: input should be a valid integer"),
+        (Path, None, "Mine.f cannot have the type pathlib.Path: a field is a number, a string, a boolean, a tuple of"),
+        (set[str], {"a"}, "Mine.f cannot have the type set[str]: a field is a number"),
+        (tuple[list[int], ...], (), "Mine.f cannot have the type tuple[list[int], ...]: a field is a number"),
+        ("Any", 2, "Mine.f cannot have the type typing.Any: a field is a number"),
+        (dict[str, int], {}, "Mine.f cannot have the type dict[str, int]: a field is a number"),
+        ("Missing", 2, "Mine.f: nothing is called Missing there; import it above the class"),
+    ],
+)
+def test_a_field_that_no_spec_can_have_is_told_where_it_is_defined(annotation: Any, default: Any, told: str) -> None:
+    body = {"__module__": __name__, "__annotations__": {"kind": Literal["mine"], "f": annotation}, "kind": "mine"}
+    with pytest.raises(TypeError) as caught:
+        type("Mine", (Position,), {**body, "f": default})
+    assert str(caught.value).startswith(told)
+    assert "mine" not in Position.variants
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [
+        (int | None, None),
+        (Literal["a", "b"], "a"),
+        (tuple[float, ...], (1.0,)),
+        (ClassVar[set[str]], {"a"}),
+        ("int | None", 3),
+        (Norm, "below"),
+    ],
+)
+def test_a_field_that_a_spec_can_have_is_let_pass(annotation: Any, default: Any) -> None:
+    body = {"__module__": __name__, "__annotations__": {"kind": Literal["mine"], "f": annotation}, "kind": "mine"}
+    type("Mine", (Position,), {**body, "f": default})
+
+
+@pytest.mark.parametrize("name", ["patched", "label", "variants", "copy"])
+def test_a_field_that_would_hide_what_every_spec_has_is_refused(name: str) -> None:
+    body = {"__module__": __name__, "__annotations__": {"kind": Literal["mine"], name: int}, "kind": "mine"}
+    with pytest.raises(TypeError, match=rf"Mine\.{name}: \w+ has something of this name; rename the field"):
+        type("Mine", (Position,), body)
+
+
+@pytest.mark.parametrize("kind", ["", "mi ne/é..", "a-b", "2"])
+def test_a_kind_that_cannot_stand_in_names_and_paths_is_refused(kind: str) -> None:
+    body = {"__module__": __name__, "__annotations__": {"kind": Literal[kind]}, "kind": kind}  # pyright: ignore
+    with pytest.raises(TypeError, match=r"Mine has the kind .* write letters, digits and _"):
+        type("Mine", (Position,), body)

@@ -263,3 +263,11 @@ def test_a_kind_that_is_taken_is_refused() -> None:
 def test_a_spec_cannot_be_changed_in_place() -> None:
     with pytest.raises(ValidationError):
         BICYCLE.load = 3.0  # type: ignore[misc]
+
+
+def test_a_number_that_is_not_finite_is_refused_also_where_any_float_may_stand() -> None:
+    class Loose(Spec):
+        f: float
+
+    with pytest.raises(ValidationError, match="finite"):
+        Loose(f=float("inf"))
