@@ -34,7 +34,10 @@ def writable() -> Generator[None]:
         yield
     except OSError as error:
         reasons = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
-        if error.errno not in reasons or not str(error.filename or cache_root()).startswith(str(cache_root())):
+        at, root = Path(error.filename or cache_root()), cache_root()
+        is_below = error.errno in reasons and at.is_relative_to(root)
+        is_above = root.is_relative_to(at) and not os.path.exists(at)  # noqa: PTH110  as Path.exists raises in a closed folder
+        if not is_below and not is_above:
             raise
         raise Mistake(
             f"LABKIT_CACHE: cannot write to {cache_root()} ({error.strerror}). "

@@ -170,6 +170,13 @@ def test_a_cache_that_cannot_be_written_is_named(base: Path, monkeypatch: pytest
         prepare(DATA, Byte(), base)
 
 
+def test_a_home_in_which_no_cache_can_be_made_is_told_as_the_cache(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABKIT_CACHE", "")
+    monkeypatch.setenv("HOME", "/proc")
+    with pytest.raises(Mistake, match=r"LABKIT_CACHE: cannot write to /proc/\.cache/labkit \(No such file"):
+        prepare(DATA, Byte(), base)
+
+
 def test_a_text_of_one_document_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a")
     with pytest.raises(Mistake, match=r"data\.corpus: 1 bytes of text cannot be split"):
