@@ -1,4 +1,8 @@
-"""Standard streams that outlive their readers: a command goes on, with its own exit code, when nobody reads them."""
+"""Standard streams that outlive their readers: a command goes on, with its own exit code, when nobody reads them.
+
+A command also runs its users' code and whatever libraries that uses, which write to descriptor 1 as they like: what was
+standard output is kept for `sys.stdout` alone.
+"""
 
 import io
 import os
@@ -22,13 +26,17 @@ class Lenient(io.FileIO):
 
 
 def lenient() -> Lenient:
-    """Put lenient streams in the place of standard output and error; gives the output's descriptor."""
+    """Put lenient streams in the place of standard output and error; gives the output's descriptor.
+
+    What is written to descriptor 1 from now on goes where errors go.
+    """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:  # it was closed: `>&-`; the lowest free number is taken
             os.open(os.devnull, os.O_RDWR)
-    raw = [Lenient(descriptor, "w", closefd=False) for descriptor in (1, 2)]
+    raw = [Lenient(os.dup(1), "w", closefd=False), Lenient(2, "w", closefd=False)]
+    os.dup2(2, 1)
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(
             io.BufferedWriter(file),

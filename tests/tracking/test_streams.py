@@ -34,3 +34,9 @@ def test_a_command_keeps_its_exit_code(redirection: str, told: str) -> None:
         ["bash", "-c", script, sys.executable, CODE], capture_output=True, text=True, check=False, timeout=60
     )
     assert (ended.returncode, ended.stderr) == (7, told)
+
+
+def test_what_is_written_to_the_descriptor_stands_among_the_errors() -> None:
+    code = "from labkit.tracking.streams import lenient\nlenient()\nimport os\nprint('{}')\nos.write(1, b'RAW')"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("{}\n", "RAW")
