@@ -12,7 +12,7 @@ from labkit.model import Transformer
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
 from labkit.tracking.record import Run
-from labkit.train.finished import finished, store_of
+from labkit.train.finished import finished, store_of, trained_again
 from labkit.train.run import RunSpec
 
 VERSION = 1
@@ -43,7 +43,7 @@ class Writer:
         model, store = finished(run, spec, device), store_of(run, spec, progress)
         if model.vocab_size != store.size:
             counts = f"{model.vocab_size} tokens, and its data store {store.path} has {store.size}"
-            raise Mistake(f"{run.path}: its weights are of {counts}; remove the run's folder to train it again")
+            raise Mistake(f"{run.path}: its weights are of {counts}; {trained_again(run)}")
         return cls(model, store)
 
     def write(self, prompts: list[str], sampling: Sampling, *, cached: bool = True) -> list[Written]:

@@ -1,6 +1,7 @@
 """What a finished run leaves to work with: its model, and the data and tokenizer that it was trained on."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from labkit.model import Transformer
 from labkit.optim.weights import COMPUTE, MASTER, is_matrix
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import Run
+from labkit.tracking.record import Edition, Run
 from labkit.train.buffers import PREFIX, restore
 from labkit.train.run import RunSpec
 
@@ -53,17 +54,25 @@ def _final(run: Run, spec: RunSpec) -> tuple[Tensors, Tensors]:
     file = run.checkpoints / "final.safetensors"
     status = run.record().get("status", "not planned")
     if status != "done" or not file.exists():
-        others = {"diverged": "choose one that is done", "done": f"remove {run.path} to train it again"}
+        others = {"diverged": "choose one that is done", "done": trained_again(run)}
         remedy = others.get(status, "train it to its end with `labkit run`")
         raise Mistake(f"{run.path}: this run is {status} and has no final weights; {remedy}")
     try:
         weights = load_file(file, device="cpu")
     except (SafetensorError, OSError) as error:
-        raise Mistake(f"{file}: cannot be read ({error}); train the run again") from error
+        raise Mistake(f"{file}: cannot be read ({error}); {trained_again(run)}") from error
     buffers = {name: weights.pop(name) for name in list(weights) if name.startswith(PREFIX)}
     if others := sorted(unlike(weights, spec)):
-        raise Mistake(f"{file}: these weights are not the spec's: {', '.join(others[:5])}; train the run again")
+        raise Mistake(f"{file}: these weights are not the spec's: {', '.join(others[:5])}; {trained_again(run)}")
     return weights, buffers
+
+
+def trained_again(run: Run) -> str:
+    """How a finished run is trained again, which its command alone does not do."""
+    command = ""
+    with suppress(Mistake):
+        command = Edition(run.path.parents[1]).description().get("command", "")
+    return f"remove the folder {run.path} and repeat  {command or 'the command that trained it'}"
 
 
 def unlike(weights: dict[str, torch.Tensor], spec: RunSpec) -> Iterator[str]:
@@ -82,12 +91,12 @@ def store_of(run: Run, spec: RunSpec, progress: Progress) -> Store:
     record = run.record()
     path, wanted = (record.get("data", {}).get(name, "") for name in ("store", "hash"))
     if not (path and wanted):
-        raise Mistake(f"{run.path}: its record.json does not say which data it was trained on; train the run again")
+        raise Mistake(f"{run.path}: its record.json does not say which data it was trained on; {trained_again(run)}")
     found = Path(path, "store.json").exists()
     store = Store(Path(path)) if found else prepare(spec.data, spec.tokenizer, Path(record["base"]), progress)
     if store.hash != wanted:
         raise Mistake(
             f"{run.path}: its data store {path} is gone, and the corpus or the tokenizer has changed since; "
-            f"bring the store back, or train the run again"
+            f"bring the store back, or {trained_again(run)}"
         )
     return store

@@ -1,6 +1,8 @@
 """What is taken out of a run: only the weights and the data that it was trained to and on."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from labkit.spec import Mistake
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import Run
+from labkit.tracking.record import Edition, Run
 from labkit.train.finished import final_weights, store_of
+from tests.report.conftest import DESCRIPTION, Synthetic
 from tests.train.conftest import Lab
 
 Weights = dict[str, torch.Tensor]
@@ -54,6 +57,20 @@ def test_weights_that_are_not_the_specs_are_named(lab: Lab, change: Callable[[We
     file.unlink()
     save_file(change(weights), file)
     with pytest.raises(Mistake, match=f"are not the spec's: {named}"):
+        final_weights(run, lab.spec)
+
+
+def test_damaged_weights_are_told_with_the_folder_to_remove_and_the_command_to_repeat(lab: Lab, tmp_path: Path) -> None:
+    edition = Edition(tmp_path / "runs" / "theta" / "main")
+    (edition.path / "baseline").mkdir(parents=True)
+    run = Run(lab.train().path.rename(edition.path / "baseline" / "seed0-0"))
+    file = run.checkpoints / "final.safetensors"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    remove = re.escape(f"; remove the folder {run.path} and repeat  ")
+    with pytest.raises(Mistake, match=rf"cannot be read \(.*\){remove}the command that trained it$"):
+        final_weights(run, lab.spec)
+    Synthetic(edition, DESCRIPTION).arm("baseline")
+    with pytest.raises(Mistake, match=rf"{remove}labkit run experiments/theta\.py$"):
         final_weights(run, lab.spec)
 
 
