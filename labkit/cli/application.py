@@ -3,9 +3,11 @@
 Exit codes: 0 done, 1 a run failed, 2 a mistake in what was asked, 130 interrupted.
 """
 
+import errno
 import gc
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 GARBAGE = 50_000
 """Objects between two searches for cycles: with Python's 700, they take a tenth of what imports and drawings do."""
+
+NAME = 255
+"""Bytes of the longest name that a file system takes."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 REMEDY = "; what was trained is kept: make room or let it be written to, and the same command goes on"
@@ -113,16 +118,24 @@ def answering(debug: bool, *, goes_on: bool = False) -> Generator["Console"]:
         except OSError as error:
             if error.filename is None:
                 raise
-            text, code = f"labkit: {error.filename}: {error.strerror}{REMEDY if goes_on else ''}", FAILED
+            if error.errno == errno.ENAMETOOLONG:
+                text = f"labkit: {error.filename}: this name is too long for a file; write a shorter one"
+            else:
+                text, code = f"labkit: {error.filename}: {error.strerror}{REMEDY if goes_on else ''}", FAILED
         else:
             return
         if debug or _State.debug:
             traceback.print_exc()
-        console.say(text, "red")
+        console.say(_clipped(text), "red")
     except KeyboardInterrupt:
         code = INTERRUPTED
         sys.stderr.write(f"interrupted{GOES_ON if goes_on else ''}\n")
     raise typer.Exit(code)
+
+
+def _clipped(text: str) -> str:
+    """A message without the middle of what is too long to be a name."""
+    return re.sub(rf"[^\s/]{{{NAME + 1},}}", lambda word: f"{word[0][:40]}…{word[0][-20:]}", text)
 
 
 def write_json(console: "Console", document: Any) -> None:

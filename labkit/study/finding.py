@@ -64,6 +64,9 @@ def _missing(name: str, folder: Path, everything: Sequence[Edition]) -> str:
     others = sorted(_named(one) for one in everything if one.name == experiment)
     if at and others:
         return f"the edition {edition!r} of {experiment} has not been run yet; there are: {', '.join(others)}"
+    whole, colon, _ = name.partition(":")
+    if colon and any(whole in (one.name, one.title, _named(one)) for one in everything):
+        return f"this names a variant or a run, and an experiment is asked for; write {whole}"
     known = sorted({one.title for one in everything})
     hint = closest(name, known) if known and name else " Run an experiment first."
     return (
@@ -138,6 +141,8 @@ def changed_file(target: str, edition: Edition) -> Path | None:
 
 def run_of(target: str, runs: Path | None, say: Say = nothing) -> Run:
     """One run: its folder, or ``experiment:variant:seed`` of those on record. Raises Mistake where there is none."""
+    if not target.strip():
+        raise Mistake(f"{target!r} names no run; write its folder, or experiment:variant:seed")
     if Path(target).is_dir() or target.count(":") < 2:
         return Run(Path(target).absolute())
     experiment, _, rest = target.partition(":")

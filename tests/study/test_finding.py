@@ -120,3 +120,25 @@ def test_of_two_runs_of_one_edition_it_is_said_once(runs: Path) -> None:
         made(runs, edition)
     told = CliRunner().invoke(app, ["diff", "theta:baseline:0", "theta:baseline:0"])
     assert (told.exit_code, told.stderr.count("this is the edition main")) == (0, 1)
+
+
+def test_a_run_without_a_name_is_told_as_such(runs: Path) -> None:
+    with pytest.raises(Mistake, match="'' names no run; write its folder, or experiment:variant:seed"):
+        run_of("", None)
+
+
+def test_a_run_in_the_place_of_an_experiment_is_told_as_one(runs: Path) -> None:
+    made(runs, "main")
+    with pytest.raises(Mistake, match=r"theta:baseline: this names a variant or a run, .* write theta$"):
+        edition_of("theta:baseline", None)
+
+
+@pytest.mark.parametrize(
+    "command", [["diff", "?", "a:b:0"], ["show", "?"], ["export", "?", "out"], ["import", "?"], ["plan", "?.py"]]
+)
+def test_a_name_longer_than_a_file_may_have_is_a_mistake_that_is_told_in_short(runs: Path, command: list[str]) -> None:
+    told = CliRunner().invoke(app, [word.replace("?", "x" * 300) for word in command])
+    assert told.exit_code == 2
+    assert f"{'x' * 40}…" in told.stderr
+    assert "this name is too long for a file; write a shorter one" in told.stderr
+    assert len(told.stderr) < 200
