@@ -204,6 +204,8 @@ class Worker:
             self.load(run, record.get("sources", {}))
             spec = RunSpec.from_json(run.spec())
             store = prepare(spec.data, spec.tokenizer, Path(record["base"]), also=spec.evaluation.also)
+            if record.get("sampled"):
+                store = store.sampled(record["sampled"])
             status = yield from training(
                 run, spec, self.runtime, store, trained.is_told, company=trained.company, group=self.group
             )

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,17 @@ class Store:
             raise Mistake(
                 f"{self.path / name} cannot be read: {error}. Remove the folder {self.path}: it is made anew."
             ) from error
+
+    def sampled(self, n_tokens: int) -> "Store":
+        """The same with the first so many training tokens alone to validate on, the last of which ends a document.
+
+        For measuring speed: a validation split may be too long for that, or too short.
+        """
+        ids, sample = self.train.read(0, n_tokens), copy(self)
+        ids[-1] = self.end
+        n_bytes, documents = int(self.token_bytes[ids].sum()), int((ids == self.end).sum())
+        sample.val = Split(self.val.name, [ids.astype(self.val.shards[0].dtype)], len(ids), n_bytes, documents)
+        return sample
 
     @property
     def identity(self) -> str:

@@ -15,6 +15,7 @@ from labkit.report.power import resolvable, tied
 from labkit.report.precedent import Conditions, Precedent, precedent
 from labkit.spec import Mistake
 from labkit.study.counting import Counted
+from labkit.study.ending import Part, parts
 from labkit.study.own import own_source
 from labkit.study.pace import Pace, measured, recorded, shape
 from labkit.study.plan import Job, need_of
@@ -57,6 +58,8 @@ class Forecast:
     """By an arm's name; those that nothing is known of are left out."""
     stores: Mapping[str, Store]
     """By an arm's name; empty where the data is not looked at."""
+    endings: Mapping[str, Sequence[Part]]
+    """What a run scores at its end, by an arm's name; empty where the data is not looked at."""
     noise: Precedent
     start: float
     """Seconds until a fresh worker is ready."""
@@ -78,6 +81,12 @@ class Forecast:
         pace = self.paces.get(arm.arm.name)
         steps = max(1, round(share * arm.steps))
         return pace.seconds(steps, arm.arm.spec.evaluation.points) if pace else math.nan
+
+    def ends(self, arm: Counted) -> dict[str, float]:
+        """The share of a run that each part of the evaluation at its end takes, by the part's name."""
+        pace, whole = self.paces.get(arm.arm.name), self.seconds(arm)
+        told = self.endings.get(arm.arm.name, ()) if pace else ()
+        return {part.name: pace.token * part.work / whole for part in told if pace}
 
     @property
     def whole(self) -> float:
@@ -169,7 +178,7 @@ class Forecast:
         speed = arm.arm.spec.tokens_per_step / pace.step if pace else math.nan
         source = "diverged" if arm.arm.name in self.diverged else pace.source if pace else None
         told = {"seconds": seconds, "tokens_per_s": speed, "pace": source}
-        return told | {"flops": arm.flops, "epochs": self.epochs(arm)}
+        return told | {"end": self.ends(arm), "flops": arm.flops, "epochs": self.epochs(arm)}
 
 
 def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> Forecast:
@@ -204,7 +213,10 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
     starts = [pace.start for pace in known.values() if pace.start]
     start = max(starts) if starts else min(STARTING, time.process_time())
     paces = {name: known[key] for name, key in shapes.items() if key in known}
-    return Forecast(runner, states, paces, stores, _noise(runner), start, diverged)
+    specs = {arm.arm.name: arm.arm.spec for arm in runner.arms}
+    endings = {name: parts(specs[name], store) for name, store in stores.items()}
+    paces = {name: pace.ending(endings[name]) if name in endings else pace for name, pace in paces.items()}
+    return Forecast(runner, states, paces, stores, endings, _noise(runner), start, diverged)
 
 
 def _timed(runner: Runner, jobs: Sequence[Job]) -> list[Pace | None]:

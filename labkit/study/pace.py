@@ -16,6 +16,7 @@ from typing import Any, Self
 from labkit.data import Store
 from labkit.spec import Mistake
 from labkit.study.counting import Counted
+from labkit.study.ending import Part, look, parts
 from labkit.study.executors import Slot
 from labkit.study.plan import Job, Planner
 from labkit.tracking.record import Edition, Run
@@ -27,8 +28,11 @@ FEW, MANY = 4, 64
 LONG = 3.0
 """Seconds that the second one is to take."""
 
-LOOKS = 4
-"""Evaluations on the way in it."""
+LOOKS, LOOKING = 4, 0.3
+"""Evaluations on the way in it, and the seconds that each of them is to take."""
+
+FORWARD = 3
+"""A step takes so many times as long as scoring its tokens."""
 
 RECENT = 12
 """So many records at most tell a pace."""
@@ -45,25 +49,35 @@ class Pace:
     look: float
     """An evaluation on the way."""
     once: float
-    """What comes once: building, the evaluation at the end, the checkpoint."""
+    """What comes once: building, the checkpoint, and of records the evaluation at the end."""
     source: str
     """measured, remembered or records"""
     start: float = 0.0
     """Until a fresh worker is ready for its first run; 0 where that was not seen."""
     at: float = 0.0
     """When it was measured, in Unix seconds, where it is remembered."""
+    token: float = 0.0
+    """Scoring one; 0 where no evaluation was seen."""
+    end: float = 0.0
+    """The evaluation at the end, where it is not in `once`: reckoned, for it may be long."""
 
     def seconds(self, steps: int, looks: int) -> float:
         """Of a whole run."""
-        return self.once + self.step * steps + self.look * min(looks, steps)
+        return self.once + self.end + self.step * steps + self.look * min(looks, steps)
 
     @classmethod
     def mean(cls, paces: Sequence["Pace"]) -> Self:
         """Of measurements that were taken side by side."""
-        step, look, once, start = (
-            sum(getattr(pace, name) for pace in paces) / len(paces) for name in ("step", "look", "once", "start")
-        )
-        return cls(step, look, once, paces[0].source, start)
+        figures = {name: sum(getattr(pace, name) for pace in paces) / len(paces) for name in SECONDS}
+        return cls(source=paces[0].source, **figures)
+
+    def ending(self, parts: Sequence[Part]) -> Self:
+        """With what is scored at the end of a run, where that is not in what records tell."""
+        return self if self.source == "records" else replace(self, end=self.token * sum(part.work for part in parts))
+
+
+SECONDS = ("step", "look", "once", "start", "token", "end")
+"""The figures of a pace."""
 
 
 def shape(spec: Mapping[str, Any], params: int, flops_per_token: int) -> str:
@@ -83,21 +97,32 @@ def _without_floats(tree: Any) -> Any:
 
 def recorded(runs: Path, slot: Slot, shapes: Sequence[str]) -> dict[str, Pace]:
     """The shapes that runs on record tell of: finished in one go, on this machine, with this runtime."""
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    found: dict[str, list[tuple[float, Pace]]] = {}
     for path in runs.glob("*/*/*/seed*/record.json"):
         run = Run(path.parent)
         if run.fault or not _is_like(record := run.record(), slot):
             continue
         if (key := shape(run.spec(), record["params"], record["flops_per_token"])) in shapes:
-            wall = record["ended"] - record["started"]
-            found.setdefault(key, []).append(
-                (record["ended"], record["seconds"] / record["steps"], wall - record["seconds"])
-            )
-    return {key: _usual([each[1:] for each in sorted(told)[-RECENT:]]) for key, told in found.items()}
+            found.setdefault(key, []).append((record["ended"], _told(run)))
+    return {key: _usual([pace for _, pace in sorted(told, key=_first)[-RECENT:]]) for key, told in found.items()}
 
 
-def _usual(told: Sequence[tuple[float, ...]]) -> Pace:
-    return Pace(median(step for step, _ in told), 0.0, median(once for _, once in told), "records")
+def _first(told: tuple[float, Pace]) -> float:
+    return told[0]
+
+
+def _told(run: Run) -> Pace:
+    """What one run tells, whose evaluations are all in what came beside its steps."""
+    record, spec = run.record(), run.spec()
+    beside = record["ended"] - record["started"] - record["seconds"]
+    scored = min(spec["evaluation"]["windows"] * spec["model"]["context"], record["data"]["val_tokens"] - 1)
+    token = median(_looks(run) or [0.0]) / scored
+    return Pace(record["seconds"] / record["steps"], 0.0, beside, "records", token=token)
+
+
+def _usual(told: Sequence[Pace]) -> Pace:
+    step, once, token = (median(getattr(pace, name) for pace in told) for name in ("step", "once", "token"))
+    return Pace(step, 0.0, once, "records", token=token)
 
 
 def _is_like(record: Mapping[str, Any], slot: Slot) -> bool:
@@ -168,22 +193,32 @@ class _Timer:
         return None
 
     def _pace(self, job: Job, store: Store, planner: Planner) -> Pace:
-        """First very few steps, which say how many make a good measurement, then these, with more evaluations."""
-        begun = time.time()
-        short = self._train(job, store, planner, steps=FEW, looks=1)
+        """First very few steps, which say how many make a good measurement, then these, with more evaluations.
+
+        What is scored, on the way and at the end, is as much as that takes, however much a run scores.
+        """
+        spec, begun = job.counted.arm.spec, time.time()
+        few = min(spec.evaluation.windows, spec.batch_size)
+        short = self._train(job, store, planner, steps=FEW, looks=1, windows=few)
         steps = max(LOOKS, min(MANY, int(LONG / short.step)))
-        long = self._train(job, store, planner, steps=steps, looks=LOOKS)
-        once = (short.beside - short.look + long.beside - LOOKS * long.look) / 2
-        return Pace(long.step, long.look, max(0.0, once), "measured", short.started - begun)
+        windows = max(few, int(FORWARD * LOOKING / short.step * spec.batch_size))
+        long = self._train(job, store, planner, steps=steps, looks=LOOKS, windows=windows)
+        token = long.look / long.scored
+        beside = short.beside - 2 * short.scored * token, long.beside - (LOOKS + 1) * long.look
+        once = max(0.0, sum(beside) / 2)
+        seen = Pace(long.step, token * look(spec, store), once, "measured", short.started - begun, token=token)
+        return seen.ending(parts(spec, store))
 
     def end(self) -> None:
         with suppress(ProcessLookupError):
             self.process.kill()
         self.process.communicate()
 
-    def _train(self, job: Job, store: Store, planner: Planner, *, steps: int, looks: int) -> "_Timed":
+    def _train(self, job: Job, store: Store, planner: Planner, *, steps: int, looks: int, windows: int) -> "_Timed":
         run = planner.edition.run(job.counted.arm.name, steps, job.fingerprint)
-        planner.plan(Job(run, _shortened(job.counted, steps, looks), job.seed), store)
+        counted = _shortened(job.counted, steps, looks, windows)
+        sampled = min(windows * counted.arm.spec.model.context + 1, store.train.n_tokens)
+        planner.plan(Job(run, counted, job.seed), store, {"sampled": sampled})
         assert self.process.stdin
         assert self.process.stdout
         with suppress(BrokenPipeError):
@@ -195,7 +230,7 @@ class _Timer:
             raise _Diverged
         if told["status"] != "done":
             raise Mistake(f"{job.counted.arm.name}: a few steps of it could not be timed: {_reason(told)}")
-        return _Timed.of(run)
+        return _Timed.of(run, sampled - 1)
 
 
 def _reason(told: Mapping[str, Any]) -> str:
@@ -212,14 +247,16 @@ class _Timed:
     """An evaluation on the way."""
     beside: float
     """All but the steps."""
+    scored: int
+    """Tokens of each evaluation, that at the end among them."""
 
     @classmethod
-    def of(cls, run: Run) -> Self:
+    def of(cls, run: Run, scored: int) -> Self:
         """The first step is none that counts, and belongs to what comes once."""
         record = run.record()
         step = record["tokens_per_step"] / record["final"]["perf/tokens_per_s"]
         beside = record["ended"] - record["started"] - step * record["steps"]
-        return cls(record["started"], step, median(_looks(run) or [0.0]), beside)
+        return cls(record["started"], step, median(_looks(run) or [0.0]), beside, scored)
 
 
 def _looks(run: Run) -> list[float]:
@@ -230,12 +267,12 @@ def _looks(run: Run) -> list[float]:
     return [seen[step] - trained[step] for step in seen.keys() & trained.keys()]
 
 
-def _shortened(counted: Counted, steps: int, looks: int) -> Counted:
-    """So many steps that change nearly nothing, whatever the schedule says."""
+def _shortened(counted: Counted, steps: int, looks: int, windows: int) -> Counted:
+    """So many steps that change nearly nothing, whatever the schedule says, and so many windows an evaluation."""
     changes = {
         "budget": {"kind": "steps", "steps": steps},
         "schedule": {"kind": "constant", "warmup": 0},
         "optimizer.lr": 1e-9,
-        "evaluation.points": looks,
+        "evaluation": {"points": looks, "windows": windows, "beyond": [], "also": {}},
     }
     return replace(counted, arm=replace(counted.arm, spec=counted.arm.spec.patched(changes)), steps=steps)

@@ -27,6 +27,9 @@ HEADERS = (
     "a run",
     "to do",
 )
+NOTABLE = 0.2
+"""The share of a run from which on the evaluation at its end is told of."""
+
 SPARE = ("FLOPs", "params", "tokens", "tok/s")
 
 
@@ -71,6 +74,7 @@ def _row(plan: Forecast, arm: Counted) -> list[str]:
 def _lines(plan: Forecast) -> Iterator[tuple[str, str]]:
     yield from _data(plan)
     yield from _speed(plan)
+    yield from _end(plan)
     yield "disk", _disk(plan)
     yield "to train", _whole(plan)
     yield from _shows(plan)
@@ -99,6 +103,20 @@ def _speed(plan: Forecast) -> Iterator[tuple[str, str]]:
     said += [_of("not known from records, `labkit plan` times it", unknown, plan)] if unknown else []
     said += [f"unknown of {formats.listed(plan.diverged)}, which diverged within a few steps"] if plan.diverged else []
     yield "speed", "; ".join(said)
+
+
+def _end(plan: Forecast) -> Iterator[tuple[str, str]]:
+    """What makes the evaluation at the end long, of the arm whose share is the largest, where that is notable."""
+    arm = max(plan.reckoned, key=lambda arm: sum(plan.ends(arm).values()), default=None)
+    if arm is None or (share := sum((ends := plan.ends(arm)).values())) < NOTABLE:
+        return
+    tokens = {part.name: part.tokens for part in plan.endings[arm.arm.name]}
+    told = [
+        f"{name} ({formats.count(tokens[name])} tokens)"
+        for name, own in sorted(ends.items(), key=lambda each: -each[1])
+        if own > share / 5
+    ]
+    yield "end", f"{100 * share:.0f} % of a run is the evaluation at its end: {formats.listed(told)}"
 
 
 def _oldest(plan: Forecast) -> str:

@@ -12,14 +12,12 @@ from pathlib import Path
 
 from labkit.data.cache import cache_root, remembered
 from labkit.study.executors import Slot
-from labkit.study.pace import SAME, Pace
+from labkit.study.pace import SAME, SECONDS, Pace
 from labkit.tracking import source
 from labkit.tracking.record import write_json
 from labkit.train.device import versions
 
-VERSION = 1
-SECONDS = ("step", "look", "once", "start")
-"""The figures of a pace."""
+VERSION = 2
 
 
 def recall(slots: Sequence[Slot], shapes: Mapping[str, str]) -> dict[str, Pace]:
@@ -44,10 +42,10 @@ def _read(file: Path) -> Pace | None:
     figures = [told.get(name) for name in (*SECONDS, "at")]
     if told.get("version") != VERSION or not all(isinstance(x, int | float) and math.isfinite(x) for x in figures):
         return None
-    step, look, once, start, at = map(float, figures)  # pyright: ignore[reportArgumentType]
-    if step <= 0 or min(look, once, start) < 0 or not 0 < at < 2 * time.time():
+    *seconds, at = map(float, figures)  # pyright: ignore[reportArgumentType]
+    if seconds[0] <= 0 or min(seconds) < 0 or not 0 < at < 2 * time.time():
         return None
-    return Pace(step, look, once, "remembered", start, at)
+    return Pace(source="remembered", at=at, **dict(zip(SECONDS, seconds, strict=True)))
 
 
 def _file(slots: Sequence[Slot], key: str, own: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labkit.data import Bpe, Byte, DataSpec, Further, Store, Text, Tokenizer, prepare
+from labkit.data import Bpe, Byte, DataSpec, Further, Store, Text, Tokenizer, bounds, prepare
 from labkit.spec import Mistake
 from labkit.tracking.progress import Advance, Progress
 
@@ -228,3 +228,13 @@ def test_a_killed_process_leaves_nothing_in_the_way(base: Path, cache: Path) -> 
     store = prepare(DATA, Byte(), base)
     assert store.train.n_tokens
     assert [path for path in (cache / "stores").iterdir() if path.is_dir()] == [store.path]
+
+
+def test_a_sample_validates_on_training_tokens_that_end_a_document(base: Path) -> None:
+    store = prepare(DATA, Byte(), base)
+    sample = store.sampled(11)
+    assert sample.val.read(0, 99).tolist() == [*store.train.read(0, 10), store.end]
+    assert (sample.val.n_tokens, bounds(sample.val, store.end)[-1, 1]) == (11, 11)
+    assert sample.val.n_bytes == len(sample.decode(sample.val.read(0, 11)).encode())
+    assert (sample.train, store.val.name) == (store.train, sample.val.name)
+    assert store.val.n_tokens > 11
