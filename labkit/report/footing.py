@@ -72,11 +72,18 @@ def measured(arms: Sequence[Arm], analysis: Analysis) -> Iterator[tuple[str, str
         pooled = f"σ {value(analysis.sigma)} of a run, pooled over {plural(len(arms), 'arm')}, {freedom(analysis.dof)}"
         unstable = [arm.name for arm in arms if arm.difference.unstable]
         yield "noise", f"{pooled}{f'; {listed(unstable)} unstable, with its own' if unstable else ''}"
-    if analysis.placebos:
+    own = sum(arm.placebo for arm in arms)
+    if own and analysis.placebos:
+        whose = "" if own == analysis.placebos else "of all experiments here: "
         judged = "as many as expected" if analysis.expected else "more than expected: the noise is underestimated"
-        yield "placebos", f"{analysis.outside} of {analysis.placebos} on record outside their own 95 %, {judged}"
+        yield "placebos", f"{whose}{analysis.outside} of {analysis.placebos} outside their own 95 %, {judged}"
     else:
-        yield "placebos", "none on record; placebo=True adds the baseline under other initial values"
+        yield (
+            "placebos",
+            "none judged yet"
+            if own
+            else "none in this experiment; placebo=True adds the baseline under other initial values",
+        )
 
 
 def _text(text: Text, arms: Sequence[Arm]) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ EXACT = 1e-9
 
 
 def summary(matches: Sequence[Mapping[str, Any]]) -> str:
-    """``params within 0.1 %, worth < .0006 nats``: of the variant that is furthest off; empty without any."""
+    """``params within 0.12 %, worth < .0006 nats``: of the variant that is furthest off; empty without any."""
     if not matches:
         return ""
     on = matches[0]["on"]
@@ -22,7 +22,7 @@ def summary(matches: Sequence[Mapping[str, Any]]) -> str:
     if off < EXACT:
         return f"{on} equal"
     worth = f"{_upper(nats, strictly=True):g}".removeprefix("0")
-    return f"{on} within {_upper(off):g} %, worth < {worth} nats"
+    return f"{on} within {_upper(off, digits=2):g} %, worth < {worth} nats"
 
 
 def law(matches: Sequence[Mapping[str, Any]]) -> str:
@@ -38,8 +38,8 @@ def moved(match: Mapping[str, Any] | None) -> str:
     return f"{match['path']} {match['before']} → {match['after']} to match; as written {was}"
 
 
-def _upper(x: float, *, strictly: bool = False) -> float:
-    """The next number of one digit that is not below, or is above."""
-    unit = 10.0 ** math.floor(math.log10(x)) if x > 0 else 1e-9
-    digits = math.floor(x / unit + 1e-9) + 1 if strictly else math.ceil(x / unit - 1e-9)
-    return float(f"{digits * unit:.1g}")
+def _upper(x: float, *, digits: int = 1, strictly: bool = False) -> float:
+    """The next number of so many digits that is not below, or is above."""
+    unit = 10.0 ** (math.floor(math.log10(x)) + 1 - digits) if x > 0 else 1e-9
+    units = math.floor(x / unit + 1e-9) + 1 if strictly else math.ceil(x / unit - 1e-9)
+    return float(f"{units * unit:.{digits}g}")

@@ -9,7 +9,7 @@ from typing import Any
 from labkit.report import formats
 from labkit.study.budget import Proposal
 from labkit.study.counting import Counted
-from labkit.study.forecast import Forecast
+from labkit.study.forecast import Forecast, Resolution
 from labkit.study.plan import Job
 from labkit.study.views import VERSION, show_match
 from labkit.tracking.console import Console
@@ -168,16 +168,20 @@ def _shows(plan: Forecast) -> Iterator[tuple[str, str]]:
     rests = f" ({formats.freedom(noise.dof)})" if noise.dof else ""
     yield "noise", f"standard deviation σ of paired differences {formats.value(noise.pair)}{rests}, {noise.source}"
     yield "shows", f"with {seeds} seeds a difference of {formats.value(shown.difference)} in 80 % of experiments"
-    yield "tie", _tie(plan, shown.tie)
+    yield "tie", _tie(plan, shown)
 
 
-def _tie(plan: Forecast, tie: float) -> str:
-    within = f"within ±{formats.value(tie)}"
-    if math.isnan(plan.margin) or tie <= plan.margin:
-        return f"{within}, and M is ±{plan.margin:g}" if tie <= plan.margin else within
-    enough = next((seeds for seeds in range(2, 1001) if plan.tie(seeds) <= plan.margin), 0)
-    need = f"{enough} seeds would" if enough else "1000 seeds would not"
-    return f"{within}, wider than M = ±{formats.value(plan.margin)}: {need} show one"
+def _tie(plan: Forecast, shown: Resolution) -> str:
+    """Whether arms that are equal are shown to be, which is what a tie is, and otherwise with how many seeds."""
+    within, margin = f"equal arms are shown equal within ±{formats.value(shown.tie)}", plan.margin
+    if math.isnan(margin):
+        return within
+    asked = f"a tie asks for ±{formats.value(margin)}, the margin M"
+    if shown.tie <= margin:
+        return f"can be shown with {shown.seeds} seeds: {within}, and {asked}"
+    enough = next((seeds for seeds in range(2, 1001) if plan.tie(seeds) <= margin), 0)
+    need = f"{enough} seeds would do" if enough else "1000 seeds would not do"
+    return f"cannot be shown with {shown.seeds} seeds: {within}, but {asked}; {need}"
 
 
 def _show_proposals(console: Console, plan: Forecast, proposals: Sequence[Proposal]) -> None:

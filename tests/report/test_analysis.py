@@ -157,8 +157,22 @@ def test_placebos_are_judged_by_their_number_on_record(level) -> None:
     described = experiment.edition.description()
     looked = {"seeds": 5, "baseline": "b", "margin": 0.005, "verdicts": {}}
     placebos = {f"placebo-{number}": number == 1 for number in range(1, 60)}
+    told = "2 of 2 outside their own 95 %, more than expected: the noise is underestimated"
+    assert dict(compare(experiment.edition).grounds)["placebos"] == told
     write_json(other.path / "experiment.json", described | {"ledger": [looked | {"placebos": placebos}]})
-    assert compare(experiment.edition).variants[1].verdict.reason == "3 of 61 outside: as expected"
+    found = compare(experiment.edition)
+    assert found.variants[1].verdict.reason == "3 of 61 outside: as expected"
+    told = "of all experiments here: 3 of 61 outside their own 95 %, as many as expected"
+    assert dict(found.grounds)["placebos"] == told
+
+
+def test_the_placebos_of_other_experiments_are_no_evidence_where_there_is_none(level) -> None:
+    experiment = level(5, {"a": 0.0})
+    other = Edition(experiment.edition.path.parent.parent / "other" / "main")
+    described, looked = experiment.edition.description(), {"seeds": 5, "baseline": "b", "margin": 0.005, "verdicts": {}}
+    write_json(other.path / "experiment.json", described | {"ledger": [looked | {"placebos": {"placebo": False}}]})
+    told = "none in this experiment; placebo=True adds the baseline under other initial values"
+    assert dict(compare(experiment.edition).grounds)["placebos"] == told
 
 
 def test_a_placebo_without_a_run_is_judged_by_no_other(level) -> None:

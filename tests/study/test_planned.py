@@ -83,6 +83,27 @@ def test_what_is_declared_about_looks_costs_resolution(project: Path, planned: C
     assert plan.resolution(8).difference > once
 
 
+@pytest.mark.parametrize(
+    ("sigma", "told"),
+    [
+        (0.0001, "can be shown with 2 seeds: equal arms are shown equal within ±0.0004, and a tie asks for ±0.0050, "),
+        (0.01, "cannot be shown with 2 seeds: equal arms are shown equal within ±0.0420, but a tie asks for ±0.0050, "),
+    ],
+)
+def test_a_plan_says_whether_a_tie_can_be_shown(
+    planned: Callable[..., Forecast],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    sigma: float,
+    told: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    show_plan(Console(), planned(noise=Precedent(sigma, 8, "on record of x")))
+    said = capsys.readouterr().out
+    assert f"tie       {told}the margin M" in said
+    assert ("; 70 seeds would do\n" in said) == told.startswith("cannot")
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("90m", 5400), ("1h30m", 5400), ("1.5 min 10s", 100)])
 def test_a_budget_is_a_span_of_time(text: str, seconds: float) -> None:
     assert seconds_in(text) == seconds

@@ -149,7 +149,7 @@ def test_the_matched_run_is_what_is_trained_and_recorded(
     record = json.loads((spec.parent / "record.json").read_text())
     assert (record["variant"], record["label"]) == ("layer", "layer, d_ff 48")
     assert (record["arm"], record["params"]) == (arm["fingerprint"], 7536)
-    assert compare(Edition(project / "runs" / "mine" / "main")).matched == "params within 0.7 %, worth < .05 nats"
+    assert compare(Edition(project / "runs" / "mine" / "main")).matched == "params within 0.65 %, worth < .05 nats"
 
 
 @pytest.mark.usefixtures("instant")
