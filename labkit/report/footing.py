@@ -77,13 +77,10 @@ def measured(arms: Sequence[Arm], analysis: Analysis) -> Iterator[tuple[str, str
         whose = "" if own == analysis.placebos else "of all experiments here: "
         judged = "as many as expected" if analysis.expected else "more than expected: the noise is underestimated"
         yield "placebos", f"{whose}{analysis.outside} of {analysis.placebos} outside their own 95 %, {judged}"
+    elif own:
+        yield "placebos", "none judged yet"
     else:
-        yield (
-            "placebos",
-            "none judged yet"
-            if own
-            else "none in this experiment; placebo=True adds the baseline under other initial values",
-        )
+        yield "placebos", "none in this experiment; placebo=True adds the baseline under other initial values"
 
 
 def _text(text: Text, arms: Sequence[Arm]) -> Iterator[tuple[str, str]]:
