@@ -13,7 +13,7 @@ from labkit.report.verdicts import NO_VERDICT, Verdict
 from labkit.tracking import documents
 from labkit.tracking.documents import DocumentScores
 from labkit.tracking.mlflow import run_page
-from labkit.tracking.record import Run
+from labkit.tracking.record import Run, is_alone
 
 LOSS, BITS = "val/loss", "val/bpb"
 SPEED = "perf/tokens_per_s"
@@ -59,11 +59,6 @@ class Outcome:
     def shown(self) -> str:
         """Its page in MLflow; empty where MLflow was not told of it."""
         return run_page(self.run)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether no other run trained beside it on its device, so that its speed is its own."""
-        return self.record.get("side_by_side", 1) == 1
 
     @property
     def data_hash(self) -> str:
@@ -210,7 +205,7 @@ class Arm:
     @property
     def tokens_per_s(self) -> float:
         """The median over runs that trained alone; NaN where none did."""
-        return median(finals([run for run in self.outcomes if run.is_alone], SPEED).values() or [math.nan])
+        return median(finals([run for run in self.outcomes if is_alone(run.record)], SPEED).values() or [math.nan])
 
     @property
     def epochs(self) -> float:

@@ -18,6 +18,18 @@ from labkit.report.comparison import Comparison
 from labkit.report.excerpt import framed
 from labkit.report.formats import plural
 from labkit.spec import Choice, Mistake, Spec
+from labkit.study.arguments import (
+    asked_of,
+    check_count,
+    check_flag,
+    folder_of,
+    keywords_of,
+    refuse,
+    refuse_in_worker,
+    refuse_unguarded,
+    runtime_of,
+    texts,
+)
 from labkit.study.editions import edition
 from labkit.study.experiment import Experiment
 from labkit.study.finding import project_root
@@ -25,18 +37,6 @@ from labkit.study.frames import Results
 from labkit.study.loading import RESERVED, Loaded, loaded_from
 from labkit.study.names import brief, is_safe
 from labkit.study.runner import Options, Runner
-from labkit.study.words import (
-    asked_of,
-    check_count,
-    check_flag,
-    folder_of,
-    refuse,
-    refuse_in_worker,
-    refuse_unguarded,
-    runtime_of,
-    texts,
-    words_of,
-)
 from labkit.tracking.console import Console
 from labkit.tracking.record import Edition
 from labkit.train.run import Runtime
@@ -88,7 +88,7 @@ def run_experiment(
     where a run failed, when all others are done.
     """
     refuse_in_worker()
-    refuse("run", execution.keys() - Runtime.model_fields.keys(), {*words_of(run_experiment), *Runtime.model_fields})
+    refuse("run", execution.keys() - Runtime.model_fields.keys(), {*keywords_of(run_experiment), *Runtime.model_fields})
     runtime = runtime_of(runtime, execution)
     check_count("workers", workers)
     check_flag("fresh", fresh)
@@ -125,7 +125,7 @@ def report_experiment(
 
     `baseline`, `sets` and `steps` are those of its run. Raises Mistake where nothing has been run.
     """
-    refuse("report", unknown, words_of(report_experiment))
+    refuse("report", unknown, keywords_of(report_experiment))
     loaded, title = edition(placed(experiment, name), asked_of(baseline, sets, steps=steps))
     found = Edition(folder_of(runs, loaded.root).absolute() / loaded.name / title)
     if not found.description():

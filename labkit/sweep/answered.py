@@ -9,7 +9,7 @@ from typing import Any
 from labkit.spec import Choice, Spec, ValidationError
 from labkit.study.plan import Job
 from labkit.tracking import source
-from labkit.tracking.record import FINISHED, Run
+from labkit.tracking.record import FINISHED, Run, is_alone
 from labkit.train.run import RunSpec
 
 
@@ -17,7 +17,7 @@ def answering(job: Job, runs: Path, data_hash: str, base: Path, *, alone: bool) 
     """A finished run of the same spec, data and sources, where asked one that trained alone; None if there is none."""
     for path in sorted(runs.glob(f"*/*/*/seed*-{job.fingerprint}")):
         run = Run(path)
-        if path == job.run.path or run.fault or (alone and run.record().get("side_by_side", 1) > 1):
+        if path == job.run.path or run.fault or (alone and not is_alone(run.record())):
             continue
         if _answers(run, job.spec, data_hash, base):
             return run

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from labkit.report.arms import SPEED
 from labkit.spec import Mistake, closest, shown
 from labkit.train.run import RunSpec
 
 Direction = Literal["minimize", "maximize"]
 
-SPEED = "perf/tokens_per_s"
 COSTS = {
     SPEED: "maximize",
     "perf/memory_gib": "minimize",

@@ -9,6 +9,7 @@ from typing import Any
 
 from labkit.data import look
 from labkit.report import formats
+from labkit.report.arms import SPEED
 from labkit.search.space import Changes, Space, digest, refused
 from labkit.search.storage import check_folder, close, opened, public
 from labkit.search.study import Search, Study
@@ -27,7 +28,7 @@ from labkit.sweep.constraints import broken
 from labkit.sweep.driver import Driver, Outcome
 from labkit.sweep.folders import Folders
 from labkit.sweep.loading import LoadedSweep
-from labkit.sweep.objectives import SPEED, Direction, Objective, objectives
+from labkit.sweep.objectives import Direction, Objective, objectives
 from labkit.sweep.story import Story
 from labkit.sweep.trials import Trials
 from labkit.sweep.winners import Winner, winners

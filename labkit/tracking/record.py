@@ -384,6 +384,11 @@ def _last_byte(descriptor: int, size: int) -> bytes:
     return os.pread(descriptor, 1, size - 1)
 
 
+def is_alone(record: Mapping[str, Any]) -> bool:
+    """Whether no other run trained beside it on its device, so that its speed is its own."""
+    return record.get("side_by_side", 1) == 1
+
+
 def divergence(record: Mapping[str, Any]) -> str:
     """``at step 51 (a loss or a gradient is not finite)``"""
     why = f" ({record['diverged_by']})" if record.get("diverged_by") else ""

@@ -8,11 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from labkit.tracking.source import LABKIT
+from labkit.tracking.source import INSTALLED, LABKIT
 from labkit.train.run import Runtime
-
-INSTALLED = ("site-packages", "dist-packages")
-"""Folders that Python looks into anyway, and after its own library."""
 
 
 def worker(
@@ -35,7 +32,9 @@ def worker(
 
 
 def pointing_to(home: Path) -> dict[str, str]:
-    """The variable that has another Python import labkit from a folder; none where it would anyway."""
+    """The variable that has another Python import labkit from a folder; none where it would anyway, which it looks
+    through after its own library.
+    """
     if home.name in INSTALLED:
         return {}
     others = os.environ.get("PYTHONPATH")

@@ -1,4 +1,4 @@
-"""What is asked of an experiment from Python, word by word, checked before anything starts."""
+"""What is asked of an experiment from Python, argument by argument, checked before anything starts."""
 
 import ast
 import sys
@@ -27,7 +27,7 @@ def runtime_of(runtime: Any, execution: Mapping[str, Any]) -> Runtime:
         raise Mistake(f"experiment.run: {explain(error, Runtime)}") from error
 
 
-def words_of(function: Callable[..., Any]) -> list[str]:
+def keywords_of(function: Callable[..., Any]) -> list[str]:
     """What a function takes by name."""
     return [name for name, each in signature(function).parameters.items() if each.kind is each.KEYWORD_ONLY]
 
