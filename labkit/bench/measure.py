@@ -1,5 +1,6 @@
 """Times on a GPU: work that is replayed from a CUDA graph, so that no host stands in its way."""
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -55,15 +56,19 @@ def launched(work: Work, before: Work = lambda: None, *, times: int = 10) -> flo
     return statistics.median(found)
 
 
-def alternated(works: dict[str, Work], *, times: int = 10) -> dict[str, float]:
-    """Seconds of each of several long works, which take turns, so that all run on a chip as warm."""
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(times + 2):
-        for name, work in works.items():
-            seconds = timed(work)
-            if turn >= 2:
-                found[name].append(seconds)
-    return {name: statistics.median(times) for name, times in found.items()}
+def alternated(works: dict[str, Work], *, turns: int = 5, times: int = 10) -> dict[str, float]:
+    """Seconds of each of several long works, which take turns in changing order.
+
+    A GPU at the limit of its power has another clock after products than after copies, and keeps it for milliseconds.
+    So a work is repeated in its turn, and counted once the clock is the one that it has in its own company.
+    """
+    order, found = list(works), {name: list[float]() for name in works}
+    for turn in range(turns):
+        random.Random(turn).shuffle(order)
+        for name in order:
+            repeated = [timed(works[name]) for _ in range(times)]
+            found[name] += repeated[times // 2 :]
+    return {name: statistics.median(seconds) for name, seconds in found.items()}
 
 
 def timed(work: Work) -> float:
