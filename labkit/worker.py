@@ -35,7 +35,8 @@ if __name__ == "__main__":
 
 from labkit.data import prepare
 from labkit.spec import Mistake, ValidationError, explain
-from labkit.tracking.record import FINISHED, Busy, Damaged, Run
+from labkit.tracking.atomic import Damaged
+from labkit.tracking.record import FINISHED, Busy, Run
 from labkit.tracking.source import load
 from labkit.train.device import select
 from labkit.train.distributed import ALONE, Group

@@ -145,9 +145,9 @@ def _page(file: Path) -> str:
     """On what, when and with what it was measured, and the table. Raises Mistake for a file of something else."""
     from labkit.bench import shown
     from labkit.spec import Mistake
-    from labkit.tracking import record
+    from labkit.tracking import atomic
 
-    found = record.read_json(file)
+    found = atomic.read_json(file)
     with suppress(LookupError, TypeError, AttributeError):
         if table := shown.table(found):
             return f"{found['device']}, {found['date']}, torch {found['torch']}, triton {found['triton']}\n\n{table}"
@@ -185,11 +185,11 @@ def _show(
     save: Path | None,
 ) -> None:
     """A row as soon as it is measured; as JSON all of them at the end, in a file after each."""
-    from labkit.tracking import record
+    from labkit.tracking import atomic
 
     document: dict[str, Any] = {"version": VERSION, **_machine(), "rows": []}
     if save:
-        record.write_json(save, document)
+        atomic.write_json(save, document)
     if not as_json:
         console.show(", ".join(f"{name} {value}" for name, value in document.items() if isinstance(value, str)))
         console.show(header, whole=True)
@@ -198,7 +198,7 @@ def _show(
         if not as_json:
             console.show(line(row), whole=True)
         if save:
-            record.write_json(save, document)
+            atomic.write_json(save, document)
     if as_json:
         write_json(console, document)
 

@@ -20,7 +20,9 @@ Steps = Annotated[int | None, typer.Option(min=1, metavar="N", help="A budget of
 Seeds = Annotated[
     int | None, typer.Option(min=1, max=1000, metavar="N", help="The first so many seeds.", show_default=False)
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what was finished with other sources.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Run again what was finished with other sources, or for another experiment.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; train and write nothing.")]
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from labkit.spec import Mistake
+from labkit.tracking.atomic import read_json
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import read_json
 
 
 def cache_root() -> Path:

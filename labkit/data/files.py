@@ -10,8 +10,8 @@ from pathlib import Path
 
 from labkit.data.cache import cache_root, remembered
 from labkit.spec import Mistake
+from labkit.tracking.atomic import write_json
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import write_json
 
 SETTLED_NS = 2_000_000_000
 """A file that changed this short a time ago could change again without its times or size showing it."""

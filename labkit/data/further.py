@@ -17,8 +17,8 @@ from labkit.data.gather import gather
 from labkit.data.store import VERSION, Store, name_of
 from labkit.data.tokenizing import tokenize
 from labkit.spec import Mistake, Spec
+from labkit.tracking.atomic import write_json
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import write_json
 
 
 def _called(name: str) -> str:

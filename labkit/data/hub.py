@@ -5,7 +5,7 @@ import re
 
 from labkit.data.cache import cache_root, remembered
 from labkit.spec import Mistake
-from labkit.tracking.record import write_json
+from labkit.tracking.atomic import write_json
 
 
 def commit_of(name: str, revision: str) -> str:

@@ -20,8 +20,8 @@ from labkit.data.store import VERSION, Store, name_of
 from labkit.data.tokenizer import Tokenizer
 from labkit.data.tokenizing import tokenize, training_texts
 from labkit.spec import Mistake, Number, Spec
+from labkit.tracking.atomic import write_bytes, write_json
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import write_bytes, write_json
 
 
 class DataSpec(Spec):

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from labkit.data.encoding import Encoder, LibraryEncoder
 from labkit.data.shards import Split
 from labkit.spec import Mistake
-from labkit.tracking.record import Damaged, read_json
+from labkit.tracking.atomic import Damaged, read_json
 
 VERSION = 1
 EMPTY: Mapping[str, Path] = {}

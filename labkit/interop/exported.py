@@ -15,8 +15,9 @@ from labkit.interop.canonical import training_only
 from labkit.interop.registry import fitting
 from labkit.interop.tokenizer import described_bytes, described_tokenizer, write_tokenizer
 from labkit.model import ModelSpec, Transformer
+from labkit.tracking.atomic import write_json
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import Run, write_json
+from labkit.tracking.record import Run
 from labkit.train.finished import final_weights, store_of
 from labkit.train.run import RunSpec
 from labkit.train.tensors import write_tensors

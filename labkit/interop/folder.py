@@ -15,7 +15,7 @@ from labkit.interop.clauses import whole
 from labkit.interop.registry import named
 from labkit.model import ModelSpec, Transformer
 from labkit.spec import Mistake
-from labkit.tracking.record import read_json
+from labkit.tracking.atomic import read_json
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 READ = (torch.float32, torch.bfloat16, torch.float16, torch.float64)

@@ -19,7 +19,7 @@ from labkit.interop import folder as theirs
 from labkit.interop.clauses import whole
 from labkit.model import ModelSpec, Transformer
 from labkit.spec import Mistake, ValidationError, explain, lean
-from labkit.tracking.record import read_json, write_json
+from labkit.tracking.atomic import read_json, write_json
 from labkit.train.tensors import write_tensors
 
 VERSION = 1

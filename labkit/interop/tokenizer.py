@@ -9,7 +9,7 @@ from labkit.data.encoding import byte_alphabet
 from labkit.data.pretrained import Pretrained
 from labkit.data.tokenizer import END, Tokenizer
 from labkit.spec import Mistake
-from labkit.tracking.record import write_bytes, write_json
+from labkit.tracking.atomic import write_bytes, write_json
 
 if TYPE_CHECKING:
     import tokenizers

@@ -18,8 +18,9 @@ from labkit.report.others import Other, others, uncorrected
 from labkit.report.table import Rows, brief_rows, markdown, rows
 from labkit.report.words import answer
 from labkit.spec import Mistake
+from labkit.tracking.atomic import Damaged
 from labkit.tracking.mlflow import charts_page
-from labkit.tracking.record import Damaged, Edition
+from labkit.tracking.record import Edition
 
 
 @dataclass(frozen=True)

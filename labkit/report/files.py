@@ -10,7 +10,8 @@ from labkit.report.comparison import Comparison, compare
 from labkit.report.latex import latex
 from labkit.report.page import Drawings, page
 from labkit.report.pictures import pictures
-from labkit.tracking.record import Edition, write_bytes
+from labkit.tracking.atomic import write_bytes
+from labkit.tracking.record import Edition
 
 PAGE, MARKDOWN, LATEX, FIGURES = "report.html", "report.md", "report.tex", "figures"
 

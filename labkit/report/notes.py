@@ -4,11 +4,12 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from labkit.report.arms import Arm, Outcome
 from labkit.report.formats import listed, plural, rate, seeds
-from labkit.tracking.record import divergence
+from labkit.tracking.record import Edition, divergence
 
 K = TypeVar("K")
 
@@ -60,6 +61,7 @@ def notes(
     yield from _speed(arms)
     yield from _sources(arms)
     yield from _recorded(arms)
+    yield from _answered(arms)
     yield from _left_out(left_out)
     yield from _other_data(other_data)
 
@@ -228,6 +230,18 @@ def _recorded(arms: Sequence[Arm]) -> Iterator[Note]:
 
 
 _Runs = list[tuple[Arm, Outcome]]
+
+
+def _answered(arms: Sequence[Arm]) -> Iterator[Note]:
+    """Runs that were made for another comparison, whose luck both then share."""
+    for whose, runs in _groups(arms, _origin).items():
+        yield Note("shared", f"{_who(runs)}: trained for {whose}, of the same spec, text and sources.")
+
+
+def _origin(record: Mapping[str, Any]) -> str | None:
+    """The title of the edition that a run was trained for, where that was another."""
+    path = record.get("answered_from")
+    return Edition(Path(path).parents[1]).title if path else None
 
 
 def _groups(arms: Sequence[Arm], value_of: Callable[[Mapping[str, Any]], Any]) -> dict[str, _Runs]:

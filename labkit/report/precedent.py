@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from labkit.report.arms import finite
-from labkit.report.comparison import compare
+from labkit.report.comparison import Comparison, compare
 from labkit.report.formats import count, freedom, listed
 from labkit.spec import Mistake
 from labkit.tracking.record import Edition
@@ -100,7 +100,12 @@ def _recorded(runs: Path, metric: str) -> Iterator[tuple[str, Conditions, float,
     for path in sorted(runs.glob("*/*/experiment.json")):
         with suppress(Mistake):
             found = compare(Edition(path.parent))
-            if found.metric == metric and found.analysis.dof and found.baseline.outcomes:
+            if found.metric == metric and found.analysis.dof and found.baseline.outcomes and not _is_repeated(found):
                 spec, baseline = found.baseline.outcomes[0].run.spec(), found.baseline
                 conditions = Conditions.of(spec, metric, baseline.params, baseline.steps)
                 yield found.title, conditions, found.analysis.sigma, found.analysis.dof
+
+
+def _is_repeated(found: Comparison) -> bool:
+    """Whether all of its runs were made for other experiments, which tell their noise already."""
+    return all(run.record.get("answered_from") for arm in found.arms for run in arm.outcomes)

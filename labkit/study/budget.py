@@ -101,7 +101,7 @@ def _share(forecast: Forecast, seeds: int, budget: float) -> float:
 
 def _runs(forecast: Forecast, seeds: int, share: float) -> Iterator[float]:
     """Seconds of every run that has to be trained for it; whole ones that are finished are there already."""
-    done = {(job.counted, job.seed) for job, state in forecast.states.items() if state == "finished"}
+    done = {(job.counted, job.seed) for job, state in forecast.states.items() if state in ("finished", "answered")}
     for seed in forecast.runner.experiment.first_seeds(seeds).seed_list:
         for arm in forecast.reckoned:
             if share < 1.0 or (arm, seed) not in done:

@@ -69,7 +69,7 @@ class Forecast:
     @property
     def ahead(self) -> list[Job]:
         """The runs that are to be trained."""
-        return [job for job in self.runner.jobs if self.states[job] not in ("finished", "running")]
+        return [job for job in self.runner.jobs if self.states[job] not in ("finished", "answered", "running")]
 
     @property
     def arms(self) -> list[Counted]:
@@ -186,7 +186,7 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
 
     `again` measures every shape. Without `measure` nothing is run or written, and data only looked for. Raises Mistake.
     """
-    states = {job: "running" if job.run.owned else need_of(job, "", runner.sources) for job in runner.jobs}
+    states = {job: _state(runner, job) for job in runner.jobs}
     shapes = {job.counted.arm.name: _shape(job) for job in runner.jobs}
     own = {shapes[job.counted.arm.name]: own_source(job.counted.arm.spec) for job in runner.jobs}
     known: dict[str, Pace] = {}
@@ -217,6 +217,13 @@ def forecast(runner: Runner, *, measure: bool = False, again: bool = False) -> F
     endings = {name: parts(specs[name], store) for name, store in stores.items()}
     paces = {name: pace.ending(endings[name]) if name in endings else pace for name, pace in paces.items()}
     return Forecast(runner, states, paces, stores, endings, _noise(runner), start, diverged)
+
+
+def _state(runner: Runner, job: Job) -> str:
+    if job.run.owned:
+        return "running"
+    need = need_of(job, "", runner.sources)
+    return "answered" if need == "new" and runner.answered(job) else need
 
 
 def _timed(runner: Runner, jobs: Sequence[Job]) -> list[Pace | None]:

@@ -14,7 +14,7 @@ from labkit.data.cache import cache_root, remembered
 from labkit.study.executors import Slot
 from labkit.study.pace import SAME, SECONDS, Pace
 from labkit.tracking import source
-from labkit.tracking.record import write_json
+from labkit.tracking.atomic import write_json
 from labkit.train.device import versions
 
 VERSION = 2

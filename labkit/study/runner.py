@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from labkit.data import Store, look
 from labkit.data.batches import require_window
 from labkit.report import files, formats
 from labkit.spec import Mistake
+from labkit.study.answered import answering, is_alike
 from labkit.study.counting import Counted
 from labkit.study.crew import Crew, Event, Turn
 from labkit.study.executors import Answer, Slot, crew_of, slots
@@ -28,7 +30,7 @@ from labkit.study.tokenizers import Density, check_tokenizers
 from labkit.study.watch import Watch
 from labkit.tracking import mlflow
 from labkit.tracking.console import Console
-from labkit.tracking.record import FINISHED, Busy, Edition
+from labkit.tracking.record import FINISHED, Busy, Edition, Run
 from labkit.train.run import Runtime
 
 
@@ -92,6 +94,8 @@ class Runner:
             self._say_data(store)
         self.planner.describe(self.arms, self.options.command)
         missing = self._missing()
+        answered = self._answer(missing)
+        missing = [job for job in missing if job not in answered]
         for job in missing:
             self.planner.plan(job, self.store(job))
         outcome = Outcome()
@@ -105,7 +109,7 @@ class Runner:
                 files.write(self.edition)
             if mirror.error is not None:
                 return outcome
-        elif not (self.edition.path / files.PAGE).exists():
+        elif answered or not (self.edition.path / files.PAGE).exists():
             files.write(self.edition)
         if mlflow.pending(self.edition, uri):
             self._sync(uri)
@@ -174,6 +178,28 @@ class Runner:
         if finished := formats.finished(len(self.jobs) - len(missing), len(self.jobs), "run"):
             self.console.say(finished)
         return missing
+
+    def answered(self, job: Job) -> Run | None:
+        """A run made before, elsewhere, that answers for a job of which nothing is on record."""
+        if self.options.fresh or job.run.record():
+            return None
+        store = self.stores.get(_data_key(job))
+        runtime = self.slots[0].runtime
+        return answering(job, self.options.runs, store.identity if store else "", partial(is_alike, runtime=runtime))
+
+    def _answer(self, missing: Sequence[Job]) -> set[Job]:
+        """Take over the runs that answer for jobs, and say whose they are."""
+        found = {job: other for job in missing if (other := self.answered(job))}
+        for job, other in found.items():
+            with suppress(Busy), job.run.lock():
+                job.run.adopt(other, self.planner.facts(job, self.store(job), other.record().get("sources", {})))
+        taken = [job for job in found if job.run.record().get("status") in FINISHED]
+        if taken:
+            whose = formats.listed(sorted({Edition(found[job].path.parents[1]).title for job in taken}))
+            runs = formats.plural(len(taken), "run")
+            anew = f"{self.options.asked_anew} trains them here"
+            self.console.say(f"{runs} answered by {whose}: the same spec, text and sources; {anew}")
+        return set(taken)
 
     def _say_superseded(self, anew: Sequence[Job]) -> None:
         finished = [job for job in anew if job.run.record().get("status") in FINISHED]

@@ -4,8 +4,9 @@ from labkit.report.table import escaped
 from labkit.sweep.board import board
 from labkit.sweep.page import page
 from labkit.sweep.story import Story, note
+from labkit.tracking.atomic import write_bytes
 from labkit.tracking.mlflow import Board
-from labkit.tracking.record import Edition, write_bytes
+from labkit.tracking.record import Edition
 
 PAGE, MARKDOWN = "report.html", "report.md"
 

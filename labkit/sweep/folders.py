@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from labkit.data import Store
+from labkit.study.answered import answering
 from labkit.study.counting import Counted
 from labkit.study.names import exact
 from labkit.study.plan import Job, Planner, need_of
 from labkit.study.preparing import prepare_apart
-from labkit.sweep.answered import answering
 from labkit.tracking.progress import Progress
-from labkit.tracking.record import Edition
+from labkit.tracking.record import Edition, is_alone
 
 
 class Folders:
@@ -41,7 +41,7 @@ class Folders:
     def plan(self, job: Job, params: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
         """Make a run's folder; whether it needs a worker, for a run that was made before answers for it."""
         store = self.store(job.counted)
-        need = need_of(job, store.hash, self.sources)
+        need = need_of(job, store.identity, self.sources)
         if need == "finished":
             return False
         if need == "anew" and not job.run.owned:
@@ -53,13 +53,15 @@ class Folders:
             "tags": dict(tags),
             "described": self.planner.arm(job.counted),
         }
-        base = self.planner.loaded.base
-        if not job.run.record() and (other := answering(job, self.runs, store.hash, base, alone=self.alone)):
+        if not job.run.record() and (other := answering(job, self.runs, store.identity, self._takes)):
             job.run.adopt(other, {**self.planner.facts(job, store, other.record().get("sources", {})), **more})
             return False
         self.planner.plan(job, store, more)
         job.run.clear_stop()
         return True
+
+    def _takes(self, record: Mapping[str, Any]) -> bool:
+        return not self.alone or is_alone(record)
 
     def describe(self, counted: Counted, facts: Mapping[str, Any], command: str) -> None:
         """Write experiment.json: the base, and every trial that has a folder."""

@@ -33,8 +33,9 @@ from labkit.sweep.story import Story
 from labkit.sweep.trials import Trials
 from labkit.sweep.winners import Winner, winners
 from labkit.tracking import mlflow, source
+from labkit.tracking.atomic import Damaged
 from labkit.tracking.console import Console
-from labkit.tracking.record import Damaged, Edition
+from labkit.tracking.record import Edition
 from labkit.train.run import Runtime
 
 VARIABLE = "LABKIT_OPTUNA_STORAGE"

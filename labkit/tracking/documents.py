@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labkit.tracking.record import Run, write_bytes
+from labkit.tracking.atomic import write_bytes
+from labkit.tracking.record import Run
 
 VERSION = 1
 FIELDS = ("nats", "tokens", "bytes")

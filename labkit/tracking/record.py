@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from labkit.spec import Mistake
+from labkit.tracking.atomic import Damaged, link, read_json, write_bytes, write_json
 from labkit.tracking.schema import Description, Member, Part, Planned, Record, fault
 
 VERSION = 1
@@ -37,41 +38,8 @@ class Busy(RuntimeError):
     """Another living process owns the run."""
 
 
-class Damaged(Mistake):
-    """A file holds what labkit did not write there."""
-
-
 class Newer(Mistake):
     """A file was written by a labkit that knows more."""
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: readers see the old content or the new, also after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file as a whole."""
-    write_bytes(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where the file is not there. Raises Damaged for anything else."""
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise Damaged(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if not isinstance(value, dict):
-        raise Damaged(f"{path} cannot be read: it holds no object")
-    return value
 
 
 def _read(path: Path, schema: type[Part], remedy: str) -> dict[str, Any]:
@@ -101,9 +69,15 @@ class Run:
         write_json(self.path / "record.json", {"version": VERSION, "status": "planned", "step": 0, **facts})
 
     def adopt(self, other: "Run", facts: Mapping[str, Any]) -> None:
-        """Plan the run as already made: with the end and the curves of another of the same spec, and its own facts."""
+        """Plan the run as already made: with all that another of the same spec left, and its own facts."""
         if self.record():
             return
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name in ("source", "checkpoints"):
+            if (tree := other.path / name).is_dir():
+                shutil.copytree(tree, self.path / name, copy_function=link, dirs_exist_ok=True)
+        if other.documents.exists():
+            link(other.documents, self.documents)
         write_json(self.path / "spec.json", {"version": VERSION, "spec": other.spec()})
         if (curves := other.path / "metrics.jsonl").exists():
             write_bytes(self.path / "metrics.jsonl", curves.read_bytes())

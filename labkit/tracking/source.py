@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from labkit.spec import Mistake
-from labkit.tracking.record import write_bytes
+from labkit.tracking.atomic import write_bytes
 
 LABKIT = Path(__file__).resolve().parents[1]
 OTHERS = (LABKIT, Path(sysconfig.get_path("stdlib")).resolve())

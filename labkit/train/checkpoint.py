@@ -23,7 +23,7 @@ from torch import Tensor
 
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weights
-from labkit.tracking.record import Damaged, read_json, write_json
+from labkit.tracking.atomic import Damaged, read_json, write_json
 from labkit.train.buffers import restore, written
 from labkit.train.tensors import write_tensors
 

@@ -11,7 +11,7 @@ from labkit.bench.kernels import NAMES
 from labkit.bench.setups import SETUPS
 from labkit.bench.shown import FIGURES, _count, table
 from labkit.cli import app
-from labkit.tracking.record import read_json, write_json
+from labkit.tracking.atomic import read_json, write_json
 
 
 def row(name: str, mode: str | None, ratio: float, speed: float, first: float) -> dict[str, Any]:

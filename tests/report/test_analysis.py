@@ -4,7 +4,8 @@ from labkit.report import files
 from labkit.report.comparison import Comparison, compare
 from labkit.report.files import write
 from labkit.report.words import shown
-from labkit.tracking.record import Edition, read_json, write_json
+from labkit.tracking.atomic import read_json, write_json
+from labkit.tracking.record import Edition
 
 
 @pytest.fixture(autouse=True)

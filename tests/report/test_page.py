@@ -3,7 +3,8 @@ from html.parser import HTMLParser
 
 from labkit.report.comparison import compare
 from labkit.report.page import Drawings, page
-from labkit.tracking.record import Edition, write_json
+from labkit.tracking.atomic import write_json
+from labkit.tracking.record import Edition
 
 VOID = {"meta", "br", "path", "use"}
 

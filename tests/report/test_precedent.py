@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labkit.report.precedent import ASSUMED, Conditions, precedent
-from labkit.tracking.record import write_json
+from labkit.tracking.atomic import write_json
 
 SPEC = {
     "data": {"corpus": "stdlib"},

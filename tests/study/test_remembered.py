@@ -11,7 +11,7 @@ from labkit.study import remembered
 from labkit.study.executors import Slot
 from labkit.study.pace import Pace
 from labkit.study.remembered import keep, recall
-from labkit.tracking.record import write_json
+from labkit.tracking.atomic import write_json
 from labkit.train.run import Runtime
 
 PACE = Pace(0.5, 1.0, 10.0, "measured", 2.0)

@@ -57,6 +57,17 @@ def test_a_finished_sweep_trains_nothing_and_a_longer_one_only_what_is_missing(
     assert len(searched.branches[0].known) == 10
 
 
+def test_a_base_that_scores_a_further_text_is_trained_once(write_sweep: Write, project: Path) -> None:
+    (project / "more").mkdir()
+    (project / "more" / "0.txt").write_text("something else " * 200)
+    also = '{"kind": "text", "path": "../more"}'
+    base = f'pico.patched({{"evaluation.also": {{"more": {also}}}}})'
+    file = write_sweep(SEARCH.replace("base=pico", f"base={base}"))
+    made(file).run()
+    made(file, trials=10).run()
+    assert len(Synthetic.made) == 11
+
+
 def test_what_was_run_before_in_any_sweep_answers(
     project: Path, write_sweep: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:

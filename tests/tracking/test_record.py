@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labkit.tracking.record import Busy, Damaged, Edition, Newer, Run, read_json, write_json
+from labkit.tracking.atomic import Damaged, read_json, write_json
+from labkit.tracking.record import Busy, Edition, Newer, Run
 
 FACTS = {"variant": "theta=1000", "arm": "0123", "fingerprint": "0123456789abcdef", "seed_index": 2}
 ARM = {"name": "baseline", "label": "", "baseline": True, "fingerprint": "0123", "changes": {}, "varied": {}}

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from labkit.tracking.atomic import Damaged, read_json, write_json
 from labkit.tracking.mlflow import links
 from labkit.tracking.mlflow.curves import batches
 from labkit.tracking.mlflow.params import clipped, name
 from labkit.tracking.mlflow.remote import WORDS, Remote
-from labkit.tracking.record import Damaged, read_json, write_json
 
 if TYPE_CHECKING:
     from mlflow.entities import Run as Shown

@@ -8,8 +8,8 @@ port. MLflow's copies of the pages follow with the next sync.
 import re
 from pathlib import Path
 
+from labkit.tracking.atomic import Damaged, read_json, write_bytes, write_json
 from labkit.tracking.mlflow.store import database
-from labkit.tracking.record import Damaged, read_json, write_bytes, write_json
 
 HOST, PORT = "127.0.0.1", 5000
 """Where `labkit ui` shows a store that is a file, unless told otherwise."""

@@ -6,12 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from labkit.tracking.atomic import Damaged, read_json, write_json
 from labkit.tracking.mlflow import links
 from labkit.tracking.mlflow.facts import Facts, Setting
 from labkit.tracking.mlflow.place import base, lead
 from labkit.tracking.mlflow.store import database, public
 from labkit.tracking.mlflow.view import View
-from labkit.tracking.record import Damaged, Edition, Run, read_json, write_json
+from labkit.tracking.record import Edition, Run
 
 NAME = "mlflow.json"
 VERSION = 1

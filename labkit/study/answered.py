@@ -2,31 +2,46 @@
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from labkit.spec import Choice, Spec, ValidationError
+from labkit.study.pace import SAME
 from labkit.study.plan import Job
 from labkit.tracking import source
-from labkit.tracking.record import FINISHED, Run, is_alone
-from labkit.train.run import RunSpec
+from labkit.tracking.record import FINISHED, Run
+from labkit.train.device import versions
+from labkit.train.run import RunSpec, Runtime
+
+Record = Mapping[str, Any]
 
 
-def answering(job: Job, runs: Path, data_hash: str, base: Path, *, alone: bool) -> Run | None:
-    """A finished run of the same spec, data and sources, where asked one that trained alone; None if there is none."""
+def answering(job: Job, runs: Path, identity: str, takes: Callable[[Record], bool]) -> Run | None:
+    """A finished run of the same spec, data and sources, whose record is one to take; None if there is none.
+
+    Without the data's identity ("") it is taken to be the same.
+    """
     for path in sorted(runs.glob(f"*/*/*/seed*-{job.fingerprint}")):
         run = Run(path)
-        if path == job.run.path or run.fault or (alone and not is_alone(run.record())):
-            continue
-        if _answers(run, job.spec, data_hash, base):
+        if path != job.run.path and not run.fault and takes(run.record()) and _answers(run, job.spec, identity):
             return run
     return None
 
 
-def _answers(run: Run, spec: RunSpec, data_hash: str, base: Path) -> bool:
+def is_alike(record: Record, runtime: Runtime) -> bool:
+    """Whether a run was made where and as one would be now, so that the two would be equal bit for bit."""
+    told, asked = {"data_parallel": 1, **record.get("runtime", {})}, runtime.as_json()
+    here = record.get("host") == socket.gethostname() and (record.get("device") == "cpu") == (runtime.device == "cpu")
+    moved = len({session["mode"] for session in record.get("sessions", [])}) != 1
+    return here and not moved and record.get("versions") == versions() and all(told.get(x) == asked[x] for x in SAME)
+
+
+def _answers(run: Run, spec: RunSpec, identity: str) -> bool:
     record = run.record()
-    if record.get("status") not in FINISHED or record.get("data", {}).get("hash") != data_hash:
+    data = record.get("data", {})
+    if record.get("status") not in FINISHED or identity not in ("", data.get("identity", data.get("hash"))):
         return False
     if record.get("labkit_sources") != source.own():
         return False
