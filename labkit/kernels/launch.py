@@ -154,6 +154,8 @@ SETTINGS: dict[str, tuple[tuple[int, Setting], ...]] = {
         (16384, Setting(16384, 16, 1, 3)),
     ),
     "layer_norm": (
+        (128, Setting(1024, 1)),
+        (256, Setting(2048, 4)),
         (1024, Setting(1024, 1)),
         (2048, Setting(2048, 2)),
         (4096, Setting(4096, 4)),
@@ -161,6 +163,8 @@ SETTINGS: dict[str, tuple[tuple[int, Setting], ...]] = {
     ),
     "layer_norm_backward": (
         (64, Setting(2048, 4, 2, 3)),
+        (128, Setting(1024, 1, 8, 3)),
+        (256, Setting(512, 1, 8, 4)),
         (768, Setting(1024, 1, 8, 3)),
         (2048, Setting(2048, 2, 4, 3)),
         (4096, Setting(4096, 4, 2, 3)),

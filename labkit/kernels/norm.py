@@ -59,14 +59,20 @@ def _factor(gain, column, width, like, RULE: tl.constexpr):
     return factor.to(like).to(tl.float32)
 
 
+@jit
+def _mask(rows, columns, FULL: tl.constexpr):
+    """Where there is something; columns are not asked for in a block that is as wide as the rows."""
+    return rows if FULL else rows & columns
+
+
 @jit(do_not_specialize=["n_rows"])
 def _forward(
     x1, x2, x3, x4, stride1, stride2, stride3, stride4, gain, bias, total, normed, means, roots,
-    n_rows, width, eps, RULE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    n_rows, width, eps, RULE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
-    mask = (row < n_rows) & (column < width)
+    mask = _mask(row < n_rows, column < width, FULL)
     kind = normed.dtype.element_ty
     t = tl.load(x1 + row * stride1 + column, mask, other=0.0).to(tl.float32)
     if x2 is not None:
@@ -82,7 +88,7 @@ def _forward(
     if RULE == "layer":
         mean = tl.sum(t, 1)[:, None] / width
         tl.store(means + row, mean, row < n_rows)
-        t = tl.where(mask, t - mean, 0.0)
+        t = t - mean if FULL else tl.where(mask, t - mean, 0.0)
     root = tl.rsqrt(tl.sum(t * t, 1)[:, None] / width + eps)
     tl.store(roots + row, root, row < n_rows)
     y = t * root
@@ -99,7 +105,7 @@ def _forward(
 def _backward(
     dy1, dy2, dt, dy1_stride, dy2_stride, dt_stride, t, t_stride, gain, means, roots, dx, partials,
     n_rows, width, RULE: tl.constexpr, GAIN: tl.constexpr, BIAS: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     program, programs = tl.program_id(0), tl.num_programs(0)
     column = tl.arange(0, BLOCK)[None, :]
@@ -111,14 +117,16 @@ def _backward(
     for first in tl.range(program * ROWS, n_rows, programs * ROWS, num_stages=STAGES):
         line = first + tl.arange(0, ROWS).to(tl.int64)
         row = line[:, None]
-        mask = (row < n_rows) & (column < width)
+        mask = _mask(row < n_rows, column < width, FULL)
         n = tl.load(t + row * t_stride + column, mask, other=0.0).to(tl.float32)
         dy = tl.load(dy1 + row * dy1_stride + column, mask, other=0.0).to(tl.float32)
         if dy2 is not None:
             dy += tl.load(dy2 + row * dy2_stride + column, mask, other=0.0).to(tl.float32)
         root = tl.load(roots + line, line < n_rows, other=0.0)[:, None]
         if RULE == "layer":
-            n = tl.where(mask, n - tl.load(means + line, line < n_rows, other=0.0)[:, None], 0.0)
+            n -= tl.load(means + line, line < n_rows, other=0.0)[:, None]
+            if not FULL:
+                n = tl.where(mask, n, 0.0)
         n *= root
         if GAIN:
             dgain += dy * n
@@ -162,7 +170,8 @@ def _fold(
 
 def _tile(kernel: str, width: int, loaded: int = 0) -> tuple[Setting, dict[str, int]]:
     chosen, block = setting(kernel, width, loaded), power(width)
-    return chosen, {"ROWS": max(1, chosen.elements // block), "BLOCK": block, **team(chosen.warps)}
+    rows = max(1, chosen.elements // block)
+    return chosen, {"ROWS": rows, "BLOCK": block, "FULL": width == block, **team(chosen.warps)}
 
 
 def _kind(rule: str) -> str:
