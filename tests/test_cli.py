@@ -174,7 +174,7 @@ def test_a_norm_of_ones_own_works_everywhere_without_another_edit(
 @pytest.mark.usefixtures("no_drawings")
 def test_what_happens_to_a_run_changes_no_digit(project: Path, ask: Callable[..., Result]) -> None:
     """The driver is killed, then interrupted, then its worker is killed; an uninterrupted run is the oracle."""
-    command = ["run", "experiments/theta.py", "--only", "theta=1000", "--seeds", 1, "--steps", 800, "--workers", 1]
+    command = ["run", "experiments/theta.py", "--only", "baseline", "--seeds", 1, "--steps", 800, "--workers", 1]
     with running(command, project) as driver:
         run = wait_for(lambda: Edition(project / "runs" / "theta" / "steps=800").runs())[0]
         wait_for(lambda: run.lines()[0])
@@ -231,10 +231,12 @@ def test_a_dry_run_shows_the_runs_and_writes_nothing(project: Path, ask: Callabl
     assert re.search(r"^to train  6 runs, [\d.e+]+ FLOPs", shown.stdout, re.MULTILINE)
     told = json.loads(ask("run", "experiments/theta.py", "--dry-run", "--json", "--only", "theta=1000").stdout)
     assert [(run["variant"], run["seed"], run["need"]) for run in told["runs"]] == [
+        ("baseline", 0, "new"),
         ("theta=1000", 0, "new"),
+        ("baseline", 1, "new"),
         ("theta=1000", 1, "new"),
     ]
-    assert told["runs"][0]["changes"] == {"model.position.theta": ["10000", "1000"]}
+    assert told["runs"][1]["changes"] == {"model.position.theta": ["10000", "1000"]}
     assert tree(project) == before
 
 
@@ -386,6 +388,7 @@ def component(body: str) -> str:
         (experiment(), ["--set", "model.norm=rsm"], ["--set", "model.norm", "mean 'rms'"]),
         (experiment(), ["--baseline", "pic"], ["--baseline pic", "mean 'pico'"]),
         (experiment(), ["--only", "base"], ["--only base", "baseline"]),
+        (experiment(), ["--only", "baseline,baseline"], ["no such variant. Write --only baseline --only baseline"]),
         (experiment(), ["--device", "cuda"], ["--device cuda", "no CUDA device", "--device cpu"]),
         (experiment(), ["--device", "tpu"], ["--device", "tpu", "write auto, cpu, cuda"]),
         (experiment(), ["--mode", "quick"], ["--mode", "quick", "exact"]),

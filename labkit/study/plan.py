@@ -50,12 +50,17 @@ def jobs_of(arms: Sequence[Counted], seeds: Sequence[int], edition: Edition) -> 
 
 
 def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
-    """The jobs of the arms named; all where none is. Raises Mistake for a name that is none."""
+    """The jobs of the arms named, and of the baseline that they are compared with; all where none is named.
+
+    Raises Mistake for a name that is none.
+    """
     known = list(dict.fromkeys(job.counted.arm.name for job in jobs))
     for name in only:
         if name not in known:
-            raise Mistake(f"--only {brief(name)[1:-1]}: no such variant.{closest(name, known)}")
-    return [job for job in jobs if not only or job.counted.arm.name in only]
+            several = name.split(",") if set(name.split(",")) <= set(known) else []
+            hint = f" Write {' '.join(f'--only {one}' for one in several)}." if several else closest(name, known)
+            raise Mistake(f"--only {brief(name)[1:-1]}: no such variant.{hint}")
+    return [job for job in jobs if not only or job.counted.arm.name in (known[0], *only)]
 
 
 def need_of(job: Job, identity: str, sources: Mapping[str, str]) -> Need:
