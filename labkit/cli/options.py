@@ -15,7 +15,9 @@ Sets = Annotated[
 Baseline = Annotated[
     str, typer.Option(metavar="NAME", help="Another baseline: of experiments/baselines.py, or module:name.")
 ]
-Only = Annotated[list[str] | None, typer.Option(metavar="VARIANT", help="This variant and the baseline; repeat it for more.")]
+Only = Annotated[
+    list[str] | None, typer.Option(metavar="VARIANT", help="This variant and the baseline; repeat it for more.")
+]
 Steps = Annotated[int | None, typer.Option(min=1, metavar="N", help="A budget of so many steps.", show_default=False)]
 Seeds = Annotated[
     int | None, typer.Option(min=1, max=1000, metavar="N", help="The first so many seeds.", show_default=False)

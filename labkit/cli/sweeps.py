@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from labkit.study.loading import Loaded
     from labkit.study.runner import Options
     from labkit.sweep.loading import LoadedSweep
+    from labkit.sweep.runner import Searched
     from labkit.tracking.console import Console
 
 
@@ -114,9 +115,8 @@ def run_sweep(
     """Do what a sweep, or an experiment that tunes, asks for, and show it."""
     from labkit.sweep.best import check_best, write_best
     from labkit.sweep.files import PAGE
-    from labkit.sweep.results import plan_as_json, search_as_json, show_plan, show_search, show_tuned
+    from labkit.sweep.results import plan_as_json, search_as_json, show_plan, show_search
     from labkit.sweep.runner import SweepRunner
-    from labkit.sweep.winners import verdict_of
 
     if best is not None:
         check_best(found, best)
@@ -143,13 +143,30 @@ def run_sweep(
             f"the best trial{f', {stands},' if stands else ''} is written to {best}; run it:  labkit run {best}"
         )
     if runner.compares and not outcome.failed:
-        if not as_json:
-            show_tuned(console, searched)
-        settle(console, verdict_of(found.loaded, searched.winners), edition, options, as_json)
+        decide(console, found, searched, edition, options, as_json=as_json)
     if outcome.failed:
         for told in outcome.failed:
             console.say(told, "red")
         raise typer.Exit(FAILED)
+
+
+def decide(
+    console: "Console", found: "LoadedSweep", searched: "Searched", edition: str, options: "Options", *, as_json: bool
+) -> None:
+    """Compare the arms at their best, where more than one came to its end."""
+    from labkit.sweep.files import PAGE
+    from labkit.sweep.results import search_as_json, show_tuned
+    from labkit.sweep.winners import undecided, verdict_of
+
+    if not as_json:
+        show_tuned(console, searched)
+    if not (why := undecided(searched.winners)):
+        settle(console, verdict_of(found.loaded, searched.winners), edition, options, as_json)
+        return
+    page = searched.edition.path / PAGE
+    console.say(f"no verdict: {why}; every trial is told in {page}", "yellow")
+    if as_json:
+        write_json(console, search_as_json(searched, page))
 
 
 def settle(console: "Console", loaded: "Loaded", edition: str, options: "Options", as_json: bool) -> None:

@@ -261,8 +261,10 @@ def choice(values: Sequence[Any]) -> Choices:
             raise Mistake(f"choice: {written(value)} is no finite number; leave it out")
     keys = _keys(listed)
     for index, key in enumerate(keys):
-        if key in keys[:index] and type(key) is type(keys[keys.index(key)]):
-            raise Mistake(f"choice: {key!r} stands there twice; leave one out")
+        same = [one for one in keys[:index] if one == key and isinstance(one, bool) is isinstance(key, bool)]
+        if same:  # of a spec's numbers 1 and 1.0 are one
+            told = "twice" if repr(same[0]) == repr(key) else f"twice, as {key!r} too"
+            raise Mistake(f"choice: {same[0]!r} stands there {told}; leave one out")
     return Choices(tuple(Option(key, value, dict(_inside(value, ""))) for key, value in zip(keys, listed, strict=True)))
 
 

@@ -55,6 +55,15 @@ class Space:
                 raise Mistake(f"{what}: {path}: {error}") from error
         return cls(ranges)
 
+    def check_apart(self) -> None:
+        """Raise Mistake for a value that two places give: one of them would be tried for nothing."""
+        for path, below in self.ranges.items():
+            for option in below.options if isinstance(below, Choices) else ():
+                for inner in _leaves(option.value, path):
+                    if inner != path and inner in self.ranges:
+                        told = f"{option.key!r} of {path} gives a value to {inner}, which has a range of its own"
+                        raise Mistake(f"{told}; leave one of them out")
+
     def walk(self, take: Take) -> Changes:
         """The changes that are made of what `take` gives for each parameter, the outer ones first."""
         return {path: _walk(path, below, take) for path, below in self.ranges.items()}
@@ -196,3 +205,12 @@ def _collect(name: str, below: Range, found: dict[str, Range]) -> None:
 def _under(name: str, key: Value, path: str) -> str:
     """``model.position.rope.theta``: a parameter that comes with a choice."""
     return f"{name}.{key}.{path}"
+
+
+def _leaves(value: Any, path: str) -> Iterator[str]:
+    """The paths at which a full spec in a list gives values, with its own in front."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _leaves(item, f"{path}.{name}")
+    else:
+        yield path

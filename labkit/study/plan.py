@@ -168,7 +168,7 @@ class Planner:
             "label": self.experiment.label(arm),
             "baseline": arm.name == base.name,
             "placebo": arm.shift > 0,
-            "refused": self.loaded.refused.get(arm.name, ""),
+            "refused": self.loaded.refused.get(arm.name, _other_text(arm.spec, base.spec)),
             "tuned": self.loaded.tuned.get(arm.name, ""),
             "fingerprint": arm.fingerprint,
             "changes": {path: list(change) for path, change in base.spec.differences(arm.spec).items()},
@@ -209,6 +209,13 @@ class Planner:
     def _varied(self, counted: Counted) -> dict[str, Any]:
         values = self.experiment.values(counted.arm)
         return {path: value if isinstance(value, str | int | float) else exact(value) for path, value in values.items()}
+
+
+def _other_text(spec: RunSpec, base: RunSpec) -> str:
+    """Why an arm gets no verdict: what it is scored on is cut from its own text."""
+    if spec.data == base.data:
+        return ""
+    return "scored on another text than the baseline; evaluation.also scores both on one"
 
 
 def _relative(file: Path, root: Path) -> str:

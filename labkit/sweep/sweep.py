@@ -212,6 +212,10 @@ class Sweep:
             raise Mistake(f"nuisance: {path} is scientific as well; leave it out of one of them")
         if not self.space.ranges:
             raise Mistake(f"scientific, nuisance: the space is empty; write {WORDS['scientific']}")
+        try:
+            self.space.check_apart()
+        except Mistake as error:
+            raise Mistake(f"scientific, nuisance: {error}") from error
         for what, space in (("scientific", self.compared), ("nuisance", self.tuned)):
             check_measured(what, space.ranges, [one.key for one in self.objectives])
             self.space.check(what, self.base, space.ranges)
@@ -255,6 +259,10 @@ class Sweep:
             raise Mistake("seeds: mode='compare' needs the seeds of its verdict; write seeds=3")
         if self.trials is None:
             raise Mistake(f"trials: this argument is required, for every combination; write {WORDS['trials']}")
+        if len(self.experiment.arms) < 2:
+            why = next(iter(self.left_out().values()), "")
+            told = f"none but the base's own is valid: {why}" if why else "they are the base's own"
+            raise Mistake(f"scientific: there is nothing to compare, for of its values {told}; write another one")
 
 
 def named(params: Mapping[str, Any]) -> str:

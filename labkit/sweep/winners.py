@@ -86,15 +86,20 @@ def winners(branches: Sequence[Branch], margin: float) -> list[Winner]:
     return [Winner(branch, best, margin) for branch in branches if (best := branch.best) is not None]
 
 
+def undecided(found: Sequence[Winner]) -> str:
+    """Why there is nothing to compare; empty where there is."""
+    if not found or found[0].name != "baseline":
+        return "baseline: none of its trials came to its end; change the nuisance ranges or the base"
+    return "" if len(found) > 1 else "variants: none of their trials came to its end; change the nuisance ranges"
+
+
 def verdict_of(loaded: Loaded, found: Sequence[Winner]) -> Loaded:
     """The comparison of the winners on the experiment's own seeds; arms whose best is at an edge get no verdict.
 
     Raises Mistake where the baseline has no winner, or nothing is left to compare with it.
     """
-    if not found or found[0].name != "baseline":
-        raise Mistake("baseline: none of its trials came to its end; change the nuisance ranges or the base")
-    if len(found) < 2:
-        raise Mistake("variants: none of their trials came to their end; change the nuisance ranges")
+    if why := undecided(found):
+        raise Mistake(why)
     experiment = loaded.experiment
     settled = Experiment(
         baseline=found[0].spec,

@@ -267,6 +267,21 @@ def test_a_run_of_other_conditions_answers_for_none(project: Path, differs: dict
 
 
 @pytest.mark.usefixtures("instant")
+def test_an_arm_that_is_scored_on_another_text_gets_no_verdict(project: Path, write: Write) -> None:
+    file = write("""
+from experiments.baselines import pico
+from labkit import Experiment
+
+variants = {"more": {"data.validation": 0.2}, "clip": {"clip": 0.5}}
+experiment = Experiment(baseline=pico, variants=variants, seeds=2, metric="val/loss", match="none")
+""")
+    assert not drive(file, project / "runs").failed
+    more, clip = compare(Edition(project / "runs" / "mine" / "main")).arms[1:]
+    assert (more.verdict.word, clip.verdict.word != "none") == ("none", True)
+    assert more.verdict.reason.startswith("scored on another text than the baseline")
+
+
+@pytest.mark.usefixtures("instant")
 def test_changed_data_makes_it_another_run(project: Path) -> None:
     file, runs = project / "experiments" / "theta.py", project / "runs"
     drive(file, runs, Asked(seeds=1), only=["baseline"])

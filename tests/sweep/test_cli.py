@@ -38,7 +38,7 @@ def test_a_search_shows_its_best_and_writes_them_as_an_experiment_that_runs(
     assert "next    optuna-dashboard " in err
     code, out, err = labkit(capsys, "run", best, "--json", "--only", "best", "--dry-run")
     assert code == 0, err
-    changes = json.loads(out)["runs"][0]["changes"]
+    changes = json.loads(out)["runs"][1]["changes"]
     assert "optimizer.lr" in changes
     assert labkit(capsys, "sweep", file, "--best", best)[0] == 2
     code, _, err = labkit(capsys, "report", "sweeps.mine", "--runs", project / "runs")
@@ -167,6 +167,19 @@ def test_that_a_cpu_is_slow_at_bf16_is_said_once(write_sweep: Write, capsys: pyt
     words = ("-j", 1, "--trials", 1, "--device", "cpu", "--set", "precision=bf16")
     code, _, err = labkit(capsys, "sweep", write_sweep(SEARCH), *words)
     assert (code, err.count("bf16 is slow on a CPU")) == (0, 1)
+
+
+@pytest.mark.usefixtures("synthetic", "no_page")
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_an_arm_that_diverges_in_every_trial_is_a_result_without_a_verdict(
+    write_sweep: Write, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    compared = '"optimizer.lr": [5e-3, 1]'
+    file = write_sweep(COMPARE.replace("optimizer.lr", "clip").replace('"model.norm": ["rms", "layer"]', compared))
+    code, out, err = labkit(capsys, "sweep", file, "-j", 1, *words)
+    assert code == 0, err
+    assert "no verdict: variants: none of their trials came to its end" in err
+    assert "none came to its end" in out if not words else json.loads(out)
 
 
 TUNED = """

@@ -193,6 +193,25 @@ def test_a_finite_space_without_nuisance_is_enumerated(write_sweep: Write) -> No
             "tune=Tune(nuisance={'tokenizer': ['byte', {'kind': 'bpe', 'vocab_size': 300}]}, trials=2))",
             r'tune: nuisance: tokenizer: .*; write metric="val/bpb"',
         ),
+        (
+            changed(
+                '"model.norm": ["rms", "layer"]',
+                '"optimizer": ["sgd", {"kind": "adamw", "lr": uniform(0, 1)}]',
+            ),
+            r"scientific, nuisance: 'adamw' of optimizer gives a value to optimizer\.lr, which has a range of its own",
+        ),
+        (
+            changed('"model.norm": ["rms", "layer"]', '"optimizer": [{"kind": "adamw", "lr": 0.01}, "sgd"]'),
+            r"scientific, nuisance: 'adamw' of optimizer gives a value to optimizer\.lr",
+        ),
+        (
+            changed('["rms", "layer"]', "['rms']", COMPARE),
+            r"scientific: there is nothing to compare, .* base's own",
+        ),
+        (
+            changed('"model.norm": ["rms", "layer"]', "'optimizer.weight_decay': [1, 1.0]"),
+            r"scientific: optimizer\.weight_decay: choice: 1 stands there twice, as 1\.0 too; leave one out",
+        ),
         (changed(", seeds=2", "", COMPARE), r"seeds: mode='compare' needs the seeds of its verdict; write seeds=3"),
         (
             changed('["rms", "layer"]', "['rms']", COMPARE).replace("seeds=2", "seeds=0"),
