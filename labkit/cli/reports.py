@@ -45,7 +45,8 @@ def compare(
 ) -> None:
     """Arms of several experiments side by side: the same metric on the same data, against the first one's baseline."""
     with answering(debug) as console:
-        from labkit.report.across import across, told
+        from labkit.report import interaction
+        from labkit.report.across import ALSO, across, told
         from labkit.report.comparison import compare as compared
         from labkit.spec import Mistake
         from labkit.study.finding import edition_of
@@ -61,9 +62,14 @@ def compare(
             write_json(console, found.as_json())
             return
         headers, rows, _ = found.rows()
-        console.table(found.heading, headers, rows, spare=("tok/s", "tokens", "params"), note=found.header)
+        spare = ("tok/s", "tokens", "params")
+        console.table(found.heading, headers, rows, spare=spare, note=found.header, words=(ALSO,))
         for name, text in told(found):
             console.show(f"{name:<9} {text}")
+        if found.interactions:
+            headers, rows, _ = interaction.rows(found.interactions, found.metric)
+            console.show("")
+            console.table(interaction.TITLE, headers, rows, words=("on", "then on"), note=interaction.NOTE)
 
 
 def say_since(console: "Console", target: str, edition: "Edition") -> None:

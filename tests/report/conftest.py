@@ -67,7 +67,7 @@ class Synthetic:
         """Record a run whose validation loss falls to `loss`."""
         arm = self.arms[name]
         run = self.at(name, seed)
-        run.create({"kind": "spec"}, _facts(arm, name, seed, run))
+        run.create(fields.pop("spec", {"kind": "spec"}), _facts(arm, name, seed, run))
         for point in range(1, points + 1):
             step = point * STEPS // points
             height = loss + 3 * (1 - point / points) ** 2

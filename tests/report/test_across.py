@@ -49,8 +49,43 @@ def test_arms_of_unequal_seeds_are_told_with_the_seeds_that_each_shares_with_the
     assert (
         dict(told(found))["paired"] == "theta:1e5 and theta:5e5 over seeds 0, 1 and 2; norms:layer over seeds 0 and 1"
     )
-    found = across([first, replace(other, arms=(other.arms[0], replace(layer, outcomes=())))])
+    apart = tuple(replace(run, record={**run.record, "seed_index": run.seed + 7}) for run in layer.outcomes)
+    found = across([first, replace(other, arms=(other.arms[0], replace(layer, outcomes=apart)))])
     assert dict(told(found))["paired"].endswith("; norms:layer over no seed")
+
+
+def test_a_mean_is_over_the_seeds_of_its_difference_with_the_baseline_over_the_same_beside_it(norms) -> None:
+    first, other = norms
+    layer = replace(other.arms[1], outcomes=other.arms[1].outcomes[:2])
+    found = across([first, replace(other, arms=(other.arms[0], layer))])
+    headers, rows, _ = found.rows()
+    row = dict(zip(headers, rows[3], strict=True))
+    gap = float(row["val/loss"]) - float(row["baseline, same seeds"])
+    assert (gap, row["seeds"]) == (pytest.approx(float(row["Δ val/loss"]), abs=2e-4), "2")
+    assert "baseline, same seeds" not in across(norms).rows()[0]
+    more = [replace(layer.outcomes[0], record={**layer.outcomes[0].record, "seed_index": 9})]
+    found = across([first, replace(other, arms=(other.arms[0], replace(layer, outcomes=(*layer.outcomes, *more))))])
+    assert (found.rows()[1][3][4], found.rows()[0][4]) == ("2 of 3", "seeds")
+    assert not [note for note in found.notes if "the mean is of all" in note.text]
+
+
+def test_an_arm_that_never_ran_is_named_once_and_has_no_row(norms) -> None:
+    first, other = norms
+    found = across([first, replace(other, arms=(other.arms[0], replace(other.arms[1], outcomes=())))])
+    assert [arm.name for arm in found.arms] == ["theta:baseline", "theta:1e5", "theta:5e5"]
+    assert (dict(told(found))["never ran"], found.as_json()["never_run"]) == ("norms:layer", ["norms:layer"])
+    assert not [note for note in found.notes if "norms:layer" in note.text]
+
+
+def test_what_the_variants_were_matched_on_is_told_with_what_it_changed(norms) -> None:
+    match = {"on": "params", "path": "model.feedforward.d_ff", "residual_percent": 0.11, "residual_nats": 0.0005}
+    first, other = (replace(comparison, match="params") for comparison in norms)
+    layer = replace(other.arms[1], label="layer, d_ff 144", matched={**match, "law": "Hoffmann"}, params=200_000)
+    found = across([first, replace(other, arms=(other.arms[0], layer))])
+    assert found.rows()[1][3][0] == "norms:layer, d_ff 144"
+    assert next(note.text for note in found.notes if note.kind == "budget").endswith("(matched on: params).")
+    assert dict(told(found))["matched"] == "norms: params within 0.11 %, worth < .0006 nats by Hoffmann"
+    assert across([first, replace(other, match="none")]).match == "params in theta and none in norms"
 
 
 def test_what_differs_in_size_is_noted(norms) -> None:
