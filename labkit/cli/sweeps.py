@@ -138,10 +138,7 @@ def run_sweep(
     elif not runner.compares:
         show_search(console, searched, page)
     if best is not None:
-        stands = write_best(found, searched, best)
-        console.say(
-            f"the best trial{f', {stands},' if stands else ''} is written to {best}; run it:  labkit run {best}"
-        )
+        console.say(write_best(found, searched, best))
     if runner.compares and not outcome.failed:
         decide(console, found, searched, edition, options, as_json=as_json)
     if outcome.failed:

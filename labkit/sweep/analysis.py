@@ -10,7 +10,7 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial
 
-from labkit.report.formats import chosen
+from labkit.report.formats import chosen, plural
 from labkit.search.quiet import unwarned
 from labkit.search.ranges import Choices, Range
 from labkit.search.space import Space
@@ -21,8 +21,23 @@ from labkit.sweep.branch import Branch
 DRAWS = 60
 """Times that the trials are drawn again, for the interval of an importance."""
 
-FEWEST = 6
-"""Finished trials below which nothing is said of importance."""
+EACH = 10
+"""Finished trials for each choice searched, below which nothing is said of importance.
+
+Ten runs a dimension are what a first look at how a function depends on its inputs takes (Loeppky, Sacks and Welch 2009,
+Technometrics 51: "Choosing the sample size of a computer experiment").
+"""
+
+TENTH, TOP = 0.1, 5
+"""What importance tells from all trials: the best tenth, and no fewer than five, which Optuna asks for as well."""
+
+FEW = 5
+"""Trials of a value below which its best is mostly luck.
+
+Of n random settings one at least lies in the best share q with chance 1 - (1 - q)^n (Bergstra and Bengio 2012, JMLR
+13): five reach the better half by 97 %, two by 75 %; and the best of more trials is better for their number alone
+(Dodge et al., arXiv:1909.03004).
+"""
 
 CLOSEST = 5
 """Of so many of the best it is said how near they came to being pruned."""
@@ -30,7 +45,7 @@ CLOSEST = 5
 
 @dataclass(frozen=True)
 class Importance:
-    """The share of a parameter in what makes the better half better (PED-ANOVA, arXiv:2304.10255)."""
+    """The share of a parameter in what makes the best trials better than all (PED-ANOVA, arXiv:2304.10255)."""
 
     name: str
     share: float
@@ -47,6 +62,11 @@ class AtBest:
     value: Any
     trials: int
     best: FrozenTrial
+
+    @property
+    def told(self) -> str:
+        """``7``, or ``2, too few``: with how many trials it was tried."""
+        return f"{self.trials}{', too few' if self.trials < FEW else ''}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +103,7 @@ class Saved:
 def importances(branch: Branch, seed: int = 0) -> list[Importance]:
     """The most important parameter first; empty where there are too few trials, or all have the same values."""
     done = branch.ranked
-    if len(done) < FEWEST:
+    if len(done) < needed(branch):
         return []
     shares = _shares(branch, done)
     draw = np.random.default_rng(seed)
@@ -96,6 +116,20 @@ def importances(branch: Branch, seed: int = 0) -> list[Importance]:
     return sorted(found, key=lambda one: -one.share)
 
 
+def needed(branch: Branch) -> int:
+    """From how many finished trials on importance is told: `EACH` for each choice that has more than one value."""
+    return EACH * sum(below.count != 1 for below in branch.space.every.values())
+
+
+def untold(branch: Branch) -> str:
+    """That the trials are too few to tell what matters, and how many do; empty where they are enough."""
+    done, least = len(branch.ranked), needed(branch)
+    if not 0 < done < least:
+        return ""
+    says = "says" if done == 1 else "say"
+    return f"{plural(done, 'finished trial')} {says} nothing yet of what matters: from {least} on, {EACH} a choice"
+
+
 def _shares(branch: Branch, trials: Sequence[FrozenTrial]) -> dict[str, float]:
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances  # seconds, for scikit-learn
 
@@ -105,7 +139,7 @@ def _shares(branch: Branch, trials: Sequence[FrozenTrial]) -> dict[str, float]:
     with unwarned(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that the target is taken for one to be low, which it is
         try:
-            evaluator = PedAnovaImportanceEvaluator()
+            evaluator = PedAnovaImportanceEvaluator(target_quantile=max(TENTH, TOP / len(trials)))
             return get_param_importances(study, evaluator=evaluator, target=lambda one: sign * one.values[0])
         except (RuntimeError, ValueError):  # all of one value
             return {}

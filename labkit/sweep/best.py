@@ -9,7 +9,7 @@ from typing import Any
 from labkit.spec import Mistake, Spec, lean
 from labkit.study.experiment import Arm, between, unseeded
 from labkit.study.finding import project_root
-from labkit.sweep.branch import standing
+from labkit.sweep.branch import beats, standing
 from labkit.sweep.layout import WIDTH, laid
 from labkit.sweep.loading import LoadedSweep, load_sweep
 from labkit.sweep.runner import Searched
@@ -18,7 +18,7 @@ from labkit.sweep.trials import beside
 
 TEMPLATE = '''"""The best of {file}: {told}.
 
-Question    Does the best of the sweep beat its base on other seeds?
+Question    {question}
 """
 
 from labkit import Experiment
@@ -32,6 +32,9 @@ experiment = Experiment(
     match="none",
 )
 '''
+
+BETTER = "Does the best of the sweep beat its base on other seeds?"
+NOT_BETTER = "Nothing in the sweep beat its base: is that so on other seeds?"
 
 
 def check_best(found: LoadedSweep, into: Path) -> None:
@@ -62,7 +65,7 @@ def check_best(found: LoadedSweep, into: Path) -> None:
 
 
 def write_best(found: LoadedSweep, searched: Searched, into: Path) -> str:
-    """Write the best trial of a search into a new file, which `check_best` looked at; gives how it stands to the base.
+    """Write the best trial of a search into a new file, which `check_best` looked at; gives what is to be said of it.
 
     Raises Mistake where none has come to its end.
     """
@@ -75,18 +78,21 @@ def write_best(found: LoadedSweep, searched: Searched, into: Path) -> str:
     trained = beside(base, Arm("best", base.patched(changes), changes), found.loaded.experiment, found.loaded.base)
     variants = {"best": _written(between(base, trained.arm.spec))}
     trial = f"trial {best.number} of {len(branch.shown)}, {sweep.objectives[0].key} {best.values[0]:.4f}"
-    stands = standing(branch, best, searched.base)
+    stands, is_better = standing(branch, best, searched.base), beats(branch, best, searched.base)
     into.write_text(
         TEMPLATE.format(
             file="/".join(_module(found)) + ".py",
             told=", ".join(filter(None, (trial, stands))),
+            question=BETTER if is_better else NOT_BETTER,
             module=".".join(_module(found)),
             base=_base(_changed(found, sweep)),
             variants=laid(variants, 4, WIDTH - len("    variants=,")),
             metric=sweep.metric,
         )
     )
-    return stands
+    if not is_better:
+        return f"nothing beat the base: the best trial, {stands}, is in {into}, to confirm that:  labkit run {into}"
+    return f"the best trial{f', {stands},' if stands else ''} is written to {into}; run it:  labkit run {into}"
 
 
 def _module(found: LoadedSweep) -> tuple[str, ...]:

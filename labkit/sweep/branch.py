@@ -97,6 +97,11 @@ def base_of(edition: Edition, branch: Branch) -> list[float]:
     return [sum(one.of(record) for record in done) / len(done) for one in branch.objectives]
 
 
+def beats(branch: Branch, trial: FrozenTrial, base: Sequence[float]) -> bool:
+    """Whether a trial is better than the base in the only objective; taken for so where that cannot be told."""
+    return len(base) != 1 or branch.objectives[0].better(trial.values[0], base[0])
+
+
 def standing(branch: Branch, trial: FrozenTrial, base: Sequence[float]) -> str:
     """``+0.0804 to the base's 2.0310: worse``, of the only objective; empty where the base was not run."""
     if len(base) != 1:

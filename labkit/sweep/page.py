@@ -25,19 +25,22 @@ from labkit.search.study import state_of
 from labkit.spec import shown
 from labkit.study.names import at, tails
 from labkit.sweep import plots, views
-from labkit.sweep.analysis import at_best, diverging, lost, narrow, reasons, saved
+from labkit.sweep.analysis import FEW, at_best, diverging, lost, narrow, reasons, saved, untold
 from labkit.sweep.branch import Branch, short
 from labkit.sweep.front import front
 from labkit.sweep.story import Story, answer
-from labkit.sweep.winners import rows
+from labkit.sweep.winners import EDGE, rows
 
 METHOD = """
 The value of a trial is measured on the whole validation split at its end. Importance is PED-ANOVA's: the share of a
-choice in what tells the better of the finished trials from all of them; its interval is the 90 % one over bootstrap
-draws of these. A choice that the sampler settled early, or whose losers were pruned, has a small share, however much
-hangs on it: what each choice comes to at its best tells more. The best of many trials is also the luckiest: what it is
-worth is told by other seeds. A pruned trial was compared with the others at the same part of its schedule, never before
-the stated minimum. A diverged trial has no value, and the sampler learns nothing from it."""
+choice in what tells the best tenth of the finished trials, or the best five, from all of them; its interval is the 90 %
+one over bootstrap draws of these. A choice that the sampler settled early, or whose losers were pruned, has a small
+share, however much hangs on it: what each choice comes to at its best tells more. The best of many trials is also the
+luckiest: what it is worth is told by other seeds. A pruned trial was compared with the others at the same part of its
+schedule, never before the stated minimum. A diverged trial has no value, and the sampler learns nothing from it."""
+
+LUCK = f"""
+What was tried in fewer than {FEW} trials is at its best where these happened to lie: it tells nothing of the value."""
 
 
 def page(story: Story) -> str:
@@ -94,10 +97,14 @@ def _arms(story: Story) -> Iterator[str]:
     yield table(
         [words(head) for head in headers], [[named(i, row[0]), *map(words, row[1:])] for i, row in enumerate(body)]
     )
+    yield f'<p class="faint">{prose(EDGE)}</p>'
 
 
 def _importance(story: Story) -> Iterator[str]:
     for branch, found in zip(story.branches, story.importance, strict=True):
+        title = f"<h2>What matters{f' in {text(branch.name)}' if branch.name else ''}</h2>"
+        if few := untold(branch):
+            yield f'{title}<p class="faint">{prose(few)}.</p>'
         if not found:
             continue
         head = [words("choice"), words("share", "right"), words("90 % interval", "right"), words("")]
@@ -110,7 +117,7 @@ def _importance(story: Story) -> Iterator[str]:
             ]
             for one in found
         ]
-        yield f"<h2>What matters{f' in {text(branch.name)}' if branch.name else ''}</h2>{table(head, body)}"
+        yield f"{title}{table(head, body)}"
 
 
 def _bar(share: float, low: float, high: float) -> Cell:
@@ -131,12 +138,14 @@ def _choices(story: Story) -> Iterator[str]:
                 words(names[one.name]),
                 words(shown(one.value)),
                 number(story.first.told(one.best.values)[0]),
-                number(str(one.trials)),
+                number(one.told),
                 words(short(one.best.params), "changes"),
             ]
             for one in found
         ]
         yield f"<h2>Each choice at its best</h2>{table(head, body)}"
+        if any(one.trials < FEW for one in found):
+            yield f'<p class="faint">{prose(LUCK)}</p>'
 
 
 def _plots(story: Story) -> Iterator[str]:

@@ -12,11 +12,11 @@ from labkit.report import formats
 from labkit.report.arms import finite
 from labkit.search.study import state_of
 from labkit.study.counting import Counted
-from labkit.sweep.analysis import reasons
+from labkit.sweep.analysis import reasons, untold
 from labkit.sweep.branch import Branch, short, standing
 from labkit.sweep.front import front
 from labkit.sweep.runner import Searched, SweepRunner
-from labkit.sweep.winners import rows
+from labkit.sweep.winners import EDGE, rows
 from labkit.tracking.console import Console
 
 VERSION = 1
@@ -34,6 +34,8 @@ def show_search(console: Console, searched: Searched, page: Path) -> None:
     body = [[f"{trial.number}", *branch.told(trial.values), short(trial.params)] for trial in chosen]
     console.say()
     console.table(title, ["trial", *keys, "choices"], body, words=["choices"])
+    if left := len(branch.ranked) - len(chosen):
+        console.show(f"{left} more in the report, {'each beaten by one of these' if several else 'none as good'}")
     console.show(tally(searched.branches))
     for told in closing(searched):
         console.show(told)
@@ -41,7 +43,7 @@ def show_search(console: Console, searched: Searched, page: Path) -> None:
 
 
 def closing(searched: Searched) -> Iterator[str]:
-    """How the best trial stands to the base, and what was never tried."""
+    """How the best trial stands to the base, whether trials are too few to say what matters, what was never tried."""
     branch, base = searched.branches[0], searched.base
     best = branch.best
     if best is not None and len(base) > 1:
@@ -50,6 +52,8 @@ def closing(searched: Searched) -> Iterator[str]:
     elif best is not None and base:
         key = branch.objectives[0].key
         yield f"trial {best.number}: {key} {branch.told(best.values)[0]}, {standing(branch, best, base)}"
+    if few := untold(branch):
+        yield few
     if searched.untried:
         said = f"{searched.untried:,} of {formats.plural(searched.combinations, 'scientific combination')}"
         yield f"{said} never tried; more --trials go on from here"
@@ -60,6 +64,7 @@ def show_tuned(console: Console, searched: Searched) -> None:
     headers, body = rows(searched.branches, searched.winners)
     console.say()
     console.table(f"{searched.title}  each arm at its best", headers, body, left=2, words=headers[-1:])
+    console.show(EDGE)
     console.show(tally(searched.branches))
 
 

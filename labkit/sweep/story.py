@@ -10,7 +10,7 @@ from labkit.report.formats import difference, figure, plural
 from labkit.report.table import escaped
 from labkit.search.space import Space
 from labkit.spec import shown
-from labkit.sweep.analysis import Importance, importances
+from labkit.sweep.analysis import Importance, importances, untold
 from labkit.sweep.branch import Branch, base_of, short
 from labkit.sweep.front import front
 from labkit.sweep.winners import Winner
@@ -97,7 +97,8 @@ def note(story: Story) -> str:
     told = {"Answer": answer(story), "Question": story.question, "Hypothesis": story.hypothesis}
     said = [f"**{word}** {escaped(words)}" for word, words in told.items() if words]
     shares = ", ".join(f"{one.name} {one.share:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in story.importance[0])
-    matters = [f"**What matters** {escaped(shares)}"] if shares and story.first.alone else []
+    said_of_it = shares or untold(story.first)
+    matters = [f"**What matters** {escaped(said_of_it)}"] if said_of_it and story.first.alone else []
     best = story.first.best if story.first.alone else None
     chosen = [f"**Best** {escaped(short(best.params))}"] if best is not None else []
     return "\n\n".join([*said, *matters, *chosen, f"    {story.command}"]) + "\n"

@@ -17,6 +17,12 @@ from labkit.sweep.branch import Branch, short
 from labkit.sweep.edges import Numbers, widened
 from labkit.train.run import RunSpec
 
+EDGE = (
+    "edge: what is best at an end of its range, so that there may be better beyond it; - where nothing is, or nothing "
+    "hangs on it."
+)
+"""What a table of the arms at their best says of its last column."""
+
 
 @dataclass(frozen=True)
 class Winner:

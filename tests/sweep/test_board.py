@@ -17,7 +17,7 @@ sweep = Sweep(base=pico, scientific={"model.norm": ["rms", "layer"]},
 def test_the_summary_of_a_search_is_one_flat_run_with_the_best_spec_and_what_matters(
     write_sweep: Write,
 ) -> None:
-    _, searched = made(write_sweep(SEARCH)).run()
+    _, searched = made(write_sweep(SEARCH.replace("trials=8", "trials=20"))).run()
     [branch] = searched.branches
     best, folder = branch.best, searched.edition.path
     assert best is not None
@@ -27,7 +27,7 @@ def test_the_summary_of_a_search_is_one_flat_run_with_the_best_spec_and_what_mat
     assert "**Answer** Trial" in board.note
     [row] = board.rows
     assert row.figures["val/loss"] == pytest.approx(best.values[0], abs=1e-5)
-    assert row.figures["trials"] == row.figures["trials_done"] == 8
+    assert row.figures["trials"] == row.figures["trials_done"] == 20
     assert row.figures["importance/lr"] + row.figures["importance/norm"] == pytest.approx(1, abs=1e-4)
     assert row.figures["importance/lr_low"] <= row.figures["importance/lr"] <= row.figures["importance/lr_high"]
     assert row.figures["delta"] < 0

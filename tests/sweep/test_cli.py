@@ -35,6 +35,8 @@ def test_a_search_shows_its_best_and_writes_them_as_an_experiment_that_runs(
     assert code == 0, err
     assert "the best trials" in out
     assert "8 trials: 8 done" in out
+    assert "3 more in the report, none as good" in out
+    assert re.search(r"the best trial, -0\.\d+ to the base's 2\.\d+: better, is written to .*; run it:", err)
     assert "next    optuna-dashboard " in err
     code, out, err = labkit(capsys, "run", best, "--json", "--only", "best", "--dry-run")
     assert code == 0, err
@@ -60,7 +62,9 @@ sweep = Sweep(base=pico, scientific={"optimizer.lr": [0.1, 0.15, 0.2], "clip": [
     _, out, err = labkit(capsys, "sweep", write_sweep(code.replace("TRIALS", "1"), "a.py"), "-j", 1, "--best", best)
     worse = r"\+\d\.\d+ to the base's 2\.0\d+: worse"
     assert re.search(rf"trial \d: val/loss [23]\.\d+, {worse}", out)
-    assert re.search(rf"the best trial, {worse}, is written to .*best\.py", err)
+    assert re.search(rf"nothing beat the base: the best trial, {worse}, is in .*best\.py, to confirm that", err)
+    assert "Nothing in the sweep beat its base: is that so on other seeds?" in best.read_text()
+    assert "1 finished trial says nothing yet of what matters: from 20 on, 10 a choice" in out
     assert re.match(
         rf'"""The best of sweeps/a\.py: trial \d of 1, val/loss [23]\.\d+, {worse}\.$', best.read_text(), re.M
     )
@@ -134,6 +138,7 @@ def test_a_comparison_ends_with_a_verdict_on_other_seeds(
     code, out, err = labkit(capsys, "sweep", write_sweep(COMPARE), "-j", 1)
     assert code == 0, err
     assert "each arm at its best" in out
+    assert "edge: what is best at an end of its range" in out
     assert "95 % simultaneous" in out
 
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("synthetic")
 
 
 def test_the_page_tells_what_matters_and_is_the_same_every_time(write_sweep: Write) -> None:
-    pruned = 'trials=16, pruner={"kind": "median", "startup": 7}'
+    pruned = 'trials=30, pruner={"kind": "median", "startup": 7}'
     file = write_sweep(SEARCH.replace("trials=8", pruned).replace("1e-1", "0.4"))
     _, searched = made(file).run()
     path = searched.edition.path / "report.html"
@@ -48,6 +48,13 @@ def test_a_lower_number_of_trials_is_that_of_the_page_too(
     edition = made(file).run()[1].edition
     page, described = edition.path / "report.html", edition.description()
     assert ("6 trials: 6 done" in page.read_text(), described["trials"]) == (True, 6)
+    few = "6 finished trials say nothing yet of what matters: from 20 on, 10 a choice"
+    assert (few in page.read_text(), f"**What matters** {few}" in page.with_name("report.md").read_text()) == (
+        True,
+        True,
+    )
+    assert "90 % interval" not in page.read_text()
+    assert ", too few" in page.read_text()
     code, out, _ = labkit(capsys, "sweep", file, "--trials", 4)
     assert (code, "4 trials: 4 done" in out) == (0, True)
     assert "4 trials: 4 done" in page.read_text()
