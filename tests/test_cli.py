@@ -293,6 +293,7 @@ def test_a_component_that_is_named_is_told_field_by_field(write: Write, ask: Cal
     shown = ask("components", "mla", "model.pattern", write(OWN_NORM), "mine").stdout
     assert re.search(r"^Attention .*\n at model.attention$", shown, re.MULTILINE)
     assert re.search(r"^ kv_rank +None +Features of the latent vector c; 4 · head_dim", shown, re.MULTILINE)
+    assert re.search(r"^ qk_norm_place +before_position +before_position, after_position +Whether", shown, re.MULTILINE)
     assert re.search(r"^ model.pattern +\(\) +Changes to a layer", shown, re.MULTILINE)
     assert re.search(r"^ floor +0.001$", shown, re.MULTILINE)
     assert not re.search(r"^ (rms|gqa|rope) ", shown, re.MULTILINE)

@@ -22,6 +22,9 @@ NEAREST, SHORTEST = 3, 3
 OF_SWEEPS = (Pruner, Sampler)
 """Families that stand in no run spec."""
 
+APART = ("default", "choices")
+"""The columns of a field's default and of the words that it may have, where it is a matter of words."""
+
 REQUIRED = "required"
 """What stands for a default where there is none."""
 
@@ -59,10 +62,11 @@ def show_catalog(console: Console, names: Sequence[str] = ()) -> None:
             _show_fields(console, entry)
             _show_own(console, entry)
     if plain:
-        rows = [[path, _allowed(field), field.description or ""] for path, field in plain.items()]
-        console.table("Fields  What belongs to no family.", ["path", "default", "what it is"], rows, left=3)
+        rows = [[path, *_apart(field), field.description or ""] for path, field in plain.items()]
+        _show(console, "Fields  What belongs to no family.", ["path", *APART, "what it is"], rows)
     if not names:
         console.say("labkit components NAME tells each field of a family, a kind or a path: labkit components mla")
+        console.say("Of words such as llama|gemma the first is the default.", "")
 
 
 def catalog_as_json(names: Sequence[str] = ()) -> dict[str, Any]:
@@ -71,7 +75,10 @@ def catalog_as_json(names: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "version": VERSION,
         "families": {entry.name: _family_as_json(entry) for entry in found},
-        "fields": {path: {"default": _default(field), "doc": field.description or ""} for path, field in plain.items()},
+        "fields": {
+            path: {"default": _default(field), "choices": _words(field), "doc": field.description or ""}
+            for path, field in plain.items()
+        },
     }
 
 
@@ -167,17 +174,21 @@ def _show_family(console: Console, entry: Entry, *, has_fields: bool) -> None:
 
 def _show_fields(console: Console, entry: Entry) -> None:
     """What each field means, and which of the kinds shown have it."""
-    told: dict[tuple[str, str, str], list[str]] = {}
+    told: dict[tuple[str, str, str, str], list[str]] = {}
     for kind, variant in entry.variants.items():
         for name, field in _fields(variant):
-            told.setdefault((name, _allowed(field), _about(variant, name)), []).append(kind)
+            told.setdefault((name, *_apart(field), _about(variant, name)), []).append(kind)
     order = list(dict.fromkeys(name for name, *_ in told))
     rows = [[*said, _of(told[said], entry)] for said in sorted(told, key=lambda said: order.index(said[0]))]
-    columns = ["field", "default", "what it is", "of"]
-    if not any(row[3] for row in rows):
-        columns, rows = columns[:3], [row[:3] for row in rows]
     if rows:
-        console.table(f"{entry.name}: fields", columns, rows, left=4)
+        _show(console, f"{entry.name}: fields", ["field", *APART, "what it is", "of"], rows)
+
+
+def _show(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table of words, without the columns that nothing stands in."""
+    kept = [index for index, _ in enumerate(columns) if any(row[index] for row in rows)]
+    body = [[row[index] for index in kept] for row in rows]
+    console.table(title, [columns[index] for index in kept], body, left=len(kept))
 
 
 def _of(kinds: list[str], entry: Entry) -> str:
@@ -237,6 +248,11 @@ def _joined(listed: dict[str, str]) -> str:
 def _allowed(field: FieldInfo) -> str:
     """Its default as a text, or the words that it allows with the default first."""
     return "|".join(_words(field)) or _default(field)
+
+
+def _apart(field: FieldInfo) -> tuple[str, str]:
+    """Its default, and the words that it may have."""
+    return _default(field), ", ".join(_words(field))
 
 
 def _words(field: FieldInfo) -> list[str]:

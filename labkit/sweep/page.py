@@ -40,7 +40,7 @@ luckiest: what it is worth is told by other seeds. A pruned trial was compared w
 schedule, never before the stated minimum. A diverged trial has no value, and the sampler learns nothing from it."""
 
 LUCK = f"""
-What was tried in fewer than {FEW} trials is at its best where these happened to lie: it tells nothing of the value."""
+What was tried in fewer than {FEW} trials is at its best where these happened to lie: it tells little of the value."""
 
 
 def page(story: Story) -> str:

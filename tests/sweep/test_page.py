@@ -23,7 +23,7 @@ def test_the_page_tells_what_matters_and_is_the_same_every_time(write_sweep: Wri
         "Optuna's views",
         "All trials",
     ]
-    for heading in [*headings, "What pruning saved", "others ahead there", "What diverged or failed"]:
+    for heading in [*headings, "90 % interval", "What pruning saved", "others ahead there", "What diverged or failed"]:
         assert heading in page
     [lr] = re.findall(r"<td>optimizer.lr</td><td>([\d.]+)(?: to [\d.]+)?</td><td>[\d.]+ to ([\d.]+)</td>", page)
     assert float(lr[1]) < 0.2 < float(lr[0])
