@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from labkit.cli.flags import Application
 from labkit.cli.options import Debug
 from labkit.tracking.streams import lenient
 
@@ -33,7 +34,7 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 REMEDY = "; what was trained is kept: make room or let it be written to, and the same command goes on"
 GOES_ON = "; the same command goes on from there"
 
-app = typer.Typer(
+app = Application(
     help="Does this change to the transformer help, by how much, and can I believe it?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

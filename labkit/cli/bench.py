@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labkit.cli.application import answering, app, write_json
+from labkit.cli.flags import Application
 from labkit.cli.options import AsJson, Debug
 
 if TYPE_CHECKING:
     from labkit.tracking.console import Console
 
-bench = typer.Typer(help="Measure labkit's speed on this GPU, beside its peers.", no_args_is_help=True)
+bench = Application(help="Measure labkit's speed on this GPU, beside its peers.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 VERSION = 2

@@ -6,9 +6,10 @@ import typer
 
 from labkit.cli.application import FAILED, answering, app, write_json
 from labkit.cli.asked import asked_for, checked, experiment_in
+from labkit.cli.flags import Application
 from labkit.cli.options import AsJson, Baseline, Debug, Device, File, Only, Sets
 
-check = typer.Typer(
+check = Application(
     help="Check what an experiment relies on; exit code 1 where it does not hold.", no_args_is_help=True
 )
 app.add_typer(check, name="check")

@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
+
+from labkit.cli import app
 
 PROGRAM = """
 import os
@@ -36,3 +39,10 @@ def test_another_failure_is_not() -> None:
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert told.returncode == 1
     assert "KeyError: 'x'" in told.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["compare"], ["bench"], ["bench", "train"], ["check", "kernels"]])
+def test_help_shows_no_type_beside_a_flag(words: list[str]) -> None:
+    told = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+    assert (told.exit_code, "--debug" in told.stdout or words == ["bench"]) == (0, True)
+    assert "bool" not in told.stdout.lower()
