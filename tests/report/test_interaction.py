@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
+from labkit.cli import app
 from labkit.report import interaction
 from labkit.report.across import across, told
 from labkit.report.comparison import compare
@@ -65,6 +67,15 @@ def test_the_table_names_both_baselines_and_what_lies_between_them(editions) -> 
     assert "not corrected" in interaction.NOTE
     [told_as_json] = found.as_json()["interactions"]
     assert (told_as_json["corrected"], told_as_json["variant"]) == (False, "qknorm")
+
+
+@pytest.mark.usefixtures("editions")
+def test_the_command_ends_with_the_question_and_its_table(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    told = CliRunner().invoke(app, ["compare", "qk@main", "qk@lr", "--runs", str(tmp_path / "runs")])
+    assert told.exit_code == 0, told.output
+    assert f"\n\ndoes the effect change\n{interaction.NOTE}\n" in told.stdout
+    assert told.stdout.count("qk@lr:unrun") == 1
 
 
 def test_an_arm_says_in_what_it_differs_beside_its_own_change(editions) -> None:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("synthetic")
 
 
 def test_the_page_tells_what_matters_and_is_the_same_every_time(write_sweep: Write) -> None:
-    pruned = 'trials=30, pruner={"kind": "median", "startup": 7}'
+    pruned = 'trials=36, pruner={"kind": "median", "startup": 21}'
     file = write_sweep(SEARCH.replace("trials=8", pruned).replace("1e-1", "0.4"))
     _, searched = made(file).run()
     path = searched.edition.path / "report.html"
