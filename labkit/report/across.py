@@ -47,7 +47,7 @@ class Across:
     match: str
     """What the variants were matched on, each to the baseline of its own experiment."""
     matched: tuple[str, ...]
-    """How near each experiment's came to it: ``theta: params within 0.12 %, worth < .0006 nats``."""
+    """How near each experiment's came to it: ``theta and norms: params within 0.12 %, worth < .0006 nats``."""
     beyond: Mapping[str, Apart]
     """Arm -> what it differs in from the baseline beside its own change."""
     interactions: tuple[Interaction, ...]
@@ -135,7 +135,8 @@ def across(comparisons: Sequence[Comparison], *, brief: bool = False) -> Across:
     arms = [arm for arm in joined if arm.name not in unrun]
     most = max(len(comparison.seeds) for comparison in comparisons)
     plan = Plan(most, most, (), first.analysis.margin, (), {})
-    compared, analysis = analysed(_unjudged(arms), first.metric, plan)
+    judged, analysis = analysed(_unjudged(arms), first.metric, plan)
+    compared = tuple(replace(arm, matched=own.matched) for arm, own in zip(judged, arms, strict=True))
     return Across(
         titles=titles,
         names=names,
@@ -161,9 +162,9 @@ def _match(comparisons: Sequence[Comparison], names: Sequence[str]) -> str:
 
 
 def _matched(comparisons: Sequence[Comparison], names: Sequence[str]) -> Iterator[str]:
-    for comparison, name in zip(comparisons, names, strict=True):
-        if comparison.matched:
-            yield f"{name}: {comparison.matched}{f' by {comparison.law}' if comparison.law else ''}"
+    texts = [f"{one.matched}{f' by {one.law}' if one.law else ''}" for one in comparisons]
+    for text in dict.fromkeys(filter(None, texts)):
+        yield f"{listed(name for name, own in zip(names, texts, strict=True) if own == text)}: {text}"
 
 
 def _unjudged(arms: Sequence[Arm]) -> list[Arm]:

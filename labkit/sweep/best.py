@@ -91,7 +91,8 @@ def write_best(found: LoadedSweep, searched: Searched, into: Path) -> str:
         )
     )
     if not is_better:
-        return f"nothing beat the base: the best trial, {stands}, is in {into}, to confirm that:  labkit run {into}"
+        told = f"nothing beat the base; the best trial ({stands}) is written to {into}"
+        return f"{told}, to confirm that on other seeds:  labkit run {into}"
     return f"the best trial{f', {stands},' if stands else ''} is written to {into}; run it:  labkit run {into}"
 
 

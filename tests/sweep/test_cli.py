@@ -62,7 +62,9 @@ sweep = Sweep(base=pico, scientific={"optimizer.lr": [0.1, 0.15, 0.2], "clip": [
     _, out, err = labkit(capsys, "sweep", write_sweep(code.replace("TRIALS", "1"), "a.py"), "-j", 1, "--best", best)
     worse = r"\+\d\.\d+ to the base's 2\.0\d+: worse"
     assert re.search(rf"trial \d: val/loss [23]\.\d+, {worse}", out)
-    assert re.search(rf"nothing beat the base: the best trial, {worse}, is in .*best\.py, to confirm that", err)
+    assert re.search(
+        rf"nothing beat the base; the best trial \({worse}\) is written to .*best\.py, to confirm that", err
+    )
     assert "Nothing in the sweep beat its base: is that so on other seeds?" in best.read_text()
     assert "1 finished trial says nothing yet of what matters: from 20 on, 10 a choice" in out
     assert re.match(
