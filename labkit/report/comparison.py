@@ -20,7 +20,7 @@ from labkit.report.words import answer
 from labkit.spec import Mistake
 from labkit.tracking.atomic import Damaged
 from labkit.tracking.mlflow import charts_page
-from labkit.tracking.record import Edition
+from labkit.tracking.record import Edition, Run
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Comparison:
     """What the verdicts rest on."""
     left_out: tuple[Outcome, ...]
     """Runs of variants as they were once written: other fingerprints, so no part of this comparison."""
+    declared: tuple[str, ...] = ()
+    """The names of all arms of the file; those that nothing is on record of are no part of this comparison."""
     other_data: tuple[Outcome, ...] = ()
     """Runs of other data than the latest of their kind: what they came to does not compare."""
     charts: str = ""
@@ -56,6 +58,12 @@ class Comparison:
     @property
     def variants(self) -> tuple[Arm, ...]:
         return self.arms[1:]
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """The arms of the file that nothing is on record of."""
+        known = {arm.name for arm in self.arms}
+        return tuple(name for name in self.declared if name not in known)
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -73,6 +81,7 @@ class Comparison:
             self.arms,
             self.match,
             self.metric,
+            not_run=self.not_run,
             left_out=self.left_out,
             damaged=self.damaged,
             other_data=self.other_data,
@@ -198,7 +207,7 @@ def compare(edition: Edition) -> Comparison:
     if not told:
         raise Mistake(f"{edition.path}: there is no experiment.json here; run the experiment first")
     recorded = sorted((Outcome(run, run.record()) for run in edition.runs()), key=lambda outcome: outcome.started)
-    everything = [_arm(fields, told, recorded) for fields in told["arms"]]
+    everything = _begun(edition, [_arm(fields, told, recorded) for fields in told["arms"]])
     other_data = elsewhere(everything)
     recorded_arms = [arm.without(other_data) for arm in everything]
     arms, analysis = analysed(recorded_arms, told["metric"], Plan.of(told, _elsewhere(edition)))
@@ -216,10 +225,25 @@ def compare(edition: Edition) -> Comparison:
         arms=arms,
         analysis=analysis,
         left_out=tuple(outcome for outcome in recorded if outcome.run not in kept),
+        declared=tuple(fields["name"] for fields in told["arms"]),
         other_data=other_data,
         charts=charts_page(edition),
         damaged=tuple(edition.damaged()),
     )
+
+
+def _begun(edition: Edition, arms: list[Arm]) -> list[Arm]:
+    """The baseline and what has a run on record, be it planned or damaged; all where no arm has one.
+
+    What was never run has no difference, so it takes no part in the family, and no look waits for it.
+    """
+    begun = {arm.name for arm in arms if arm.outcomes or _is_damaged(edition, arm)}
+    return [arm for arm in arms if not begun or arm.is_baseline or arm.name in begun]
+
+
+def _is_damaged(edition: Edition, arm: Arm) -> bool:
+    """Whether a run of it has a record that cannot be read, so that nobody knows of which definition it is."""
+    return any(Run(file.parent).fault for file in (edition.path / arm.name).glob("seed*/record.json"))
 
 
 def _arm(fields: Mapping[str, Any], told: Mapping[str, Any], recorded: list[Outcome]) -> Arm:

@@ -41,6 +41,7 @@ def notes(
     match: str,
     metric: str,
     *,
+    not_run: Sequence[str] = (),
     left_out: Sequence[Outcome] = (),
     damaged: Sequence[str] = (),
     other_data: Sequence[Outcome] = (),
@@ -53,6 +54,7 @@ def notes(
     for arm in arms:
         yield from _failed(arm)
     yield from _missing(arms, other_data)
+    yield from _not_run(not_run)
     yield from _without_metric(arms, metric)
     yield from _unpaired(arms[1:])
     yield from _data_limited(arms)
@@ -89,6 +91,11 @@ def _missing(arms: Sequence[Arm], other_data: Sequence[Outcome]) -> Iterator[Not
     if waiting:
         total = sum(arm.total for arm in arms)
         yield Note("missing", f"{len(waiting)} of {plural(total, 'run')} have no result yet: {_some(waiting)}.")
+
+
+def _not_run(names: Sequence[str]) -> Iterator[Note]:
+    if names:
+        yield Note("not run", f"{_some(names)}; no part of this comparison.")
 
 
 def _waiting(arm: Arm, known: Collection[tuple[str, int]]) -> Iterator[str]:

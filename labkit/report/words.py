@@ -49,6 +49,8 @@ def answer(arms: Sequence[Arm], metric: str) -> str:
     variants = [arm for arm in others if not arm.placebo]
     compared = sorted((arm for arm in variants if arm.difference.n), key=lambda arm: arm.difference.mean)
     measured = [arm for arm in compared if arm.difference.has_interval]
+    if not others and not baseline.finals:
+        return "The baseline alone, and no seed of it has finished."
     if not others:
         return f"The baseline alone: {metric} {value(baseline.mean)} over {plural(len(baseline.finals), 'seed')}."
     if variants and not compared:

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from labkit.data import Store
@@ -76,6 +77,16 @@ class Forecast:
         """Those that have a run."""
         return [arm for arm in self.runner.arms if any(job.counted is arm for job in self.runner.jobs)]
 
+    @cached_property
+    def compared(self) -> list[Counted]:
+        """Those that will be on record once the runs ahead are done: the arms here, and what was run before."""
+        here = self.arms
+        return [arm for arm in self.runner.arms if arm in here or self._is_begun(arm)]
+
+    def _is_begun(self, arm: Counted) -> bool:
+        known = (run.record() for run in self.runner.edition.runs())
+        return any((run["variant"], run["arm"]) == (arm.arm.name, arm.arm.fingerprint) for run in known)
+
     def seconds(self, arm: Counted, share: float = 1.0) -> float:
         """Of one run of an arm, or of one that is cut to a share of its steps; NaN where its pace is unknown."""
         pace = self.paces.get(arm.arm.name)
@@ -141,7 +152,7 @@ class Forecast:
 
     def resolution(self, seeds: int) -> Resolution:
         """What so many seeds show, at the last of the looks."""
-        arms, variants = len(self.runner.arms), sum(not arm.arm.shift for arm in self.runner.arms[1:])
+        arms, variants = len(self.compared), sum(not arm.arm.shift for arm in self.compared[1:])
         error, dof = self._error(seeds)
         if dof < 1 or not variants:
             return Resolution(seeds, math.nan, math.nan)
@@ -156,7 +167,7 @@ class Forecast:
 
     def _error(self, seeds: int) -> tuple[float, int]:
         """The standard error of a difference, and the degrees of freedom of the noise."""
-        return self.noise.pair / math.sqrt(seeds), (seeds - 1) * (len(self.runner.arms) - 1)
+        return self.noise.pair / math.sqrt(seeds), (seeds - 1) * (len(self.compared) - 1)
 
     def as_json(self) -> dict[str, Any]:
         seeds = len(self.runner.experiment.seed_list)

@@ -159,7 +159,7 @@ def _whole(plan: Forecast) -> str:
 def _shows(plan: Forecast) -> Iterator[tuple[str, str]]:
     """What the seeds can show, and the noise that it is reckoned from."""
     seeds = len(plan.runner.experiment.seed_list)
-    if len(plan.runner.arms) < 2:
+    if len(plan.compared) < 2:
         return
     if seeds < 2:
         yield "shows", "one seed: no verdict; write seeds=4 or more"

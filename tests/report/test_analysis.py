@@ -1,4 +1,5 @@
 import pytest
+from scipy import stats
 
 from labkit.report import files
 from labkit.report.comparison import Comparison, compare
@@ -176,9 +177,10 @@ def test_the_placebos_of_other_experiments_are_no_evidence_where_there_is_none(l
     assert dict(compare(experiment.edition).grounds)["placebos"] == told
 
 
-def test_a_placebo_without_a_run_is_judged_by_no_other(level) -> None:
+def test_a_placebo_without_a_result_is_judged_by_no_other(level) -> None:
     experiment = level(3, {"a": 0.0, "placebo": 0.05})
     experiment.arm("placebo-2", placebo=True)
+    experiment.run("placebo-2", 0, status="diverged", final={})
     assert compare(experiment.edition).variants[-1].verdict.reason == "no pair of seeds"
 
 
@@ -235,3 +237,33 @@ def test_what_is_matched_on_nothing_says_in_its_verdict_what_it_has_more_of(pair
     matched = {"on": "params", "residual_percent": 0.0, "residual_nats": 0.0, "path": "", "before": 0, "after": 0}
     pair.arm("1e5", matched=matched | {"law": "", "written": {"residual_percent": 0.0}})
     assert compare(pair.edition).arms[1].verdict.unequal == ()
+
+
+def test_arms_that_were_never_run_are_no_part_of_the_family(level) -> None:
+    experiment = level(4, {"a": -0.01}, noise=0.01, seeds_in_file=4)
+    for name in ("gelu", "l1norm"):
+        experiment.arm(name)
+    experiment.arm("placebo", placebo=True)
+    found = compare(experiment.edition)
+    base, a = (list(arm.finals.values()) for arm in found.arms)
+    paired = stats.ttest_rel(a, base)
+    gap = found.variants[0].difference
+    assert gap.dof == paired.df == 3
+    assert [gap.low, gap.high] == pytest.approx(paired.confidence_interval(), rel=1e-6)
+    bound, shift = stats.t.ppf(0.975, 3), found.analysis.resolves / gap.error
+    assert 1 - stats.nct.cdf(bound, 3, shift) + stats.nct.cdf(-bound, 3, shift) == pytest.approx(0.8, abs=1e-4)
+    assert found.header.count("4 seeds") == 1
+    assert found.look["seeds"] == 4
+    assert found.answer.endswith("95 % interval over 4 paired seeds.")
+    assert [(note.kind, note.text) for note in found.notes] == [
+        ("not run", "gelu, l1norm, placebo; no part of this comparison.")
+    ]
+
+
+def test_an_arm_whose_only_run_is_planned_or_damaged_is_waited_for(level) -> None:
+    experiment = level(4, {"a": -0.01})
+    experiment.arm("b")
+    run = experiment.run("b", 0, status="planned", final={})
+    assert compare(experiment.edition).variants[0].verdict.reason == "the look at 4 seeds is not reached: 0 complete"
+    (run.path / "record.json").write_text("{")
+    assert [arm.name for arm in compare(experiment.edition).arms] == ["baseline", "a", "b"]

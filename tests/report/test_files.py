@@ -76,6 +76,7 @@ def test_a_half_finished_experiment_has_every_file(synthetic) -> None:
     experiment.arm("baseline")
     experiment.arm("1e5")
     experiment.run("baseline", 0, status="running", step=40, final={})
+    experiment.run("1e5", 0, status="planned", final={})
     write(experiment.edition)
     assert b"Nothing to compare yet" in contents(experiment.edition.path)["report.html"]
     assert b"--" in contents(experiment.edition.path)["report.tex"]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scipy import optimize, stats
 from typer.testing import CliRunner, Result
 
 from labkit.cli import app
@@ -254,3 +255,22 @@ def test_other_conditions_have_no_precedent_and_another_shape_no_pace(planned: C
     assert other.noise.dof == 0
     assert "the nearest, theta (7488 parameters), differs in batch" in other.noise.source
     assert json.loads(json.dumps(other.as_json()))["seconds"] is None
+
+
+def test_arms_that_neither_were_nor_will_be_run_do_not_count_in_what_the_seeds_can_show(
+    planned: Callable[..., Forecast],
+) -> None:
+    whole, plan = planned().resolution(8), planned()
+    plan.runner.jobs = [job for job in plan.runner.jobs if job.counted.arm.name != "theta=1000"]
+    error = 0.01 * math.sqrt(2 / 8)
+    few = plan.resolution(8)
+    assert few.difference / error == pytest.approx(_shown(dof=7), rel=1e-4)
+    assert few.difference < whole.difference
+    record(planned().runner)
+    assert replace(plan).resolution(8) == whole
+
+
+def _shown(dof: int) -> float:
+    """In standard errors, what one difference has to be to be shown in 80 % of experiments."""
+    bound = stats.t.ppf(0.975, dof)
+    return float(optimize.brentq(lambda x: stats.nct.sf(bound, dof, x) + stats.nct.cdf(-bound, dof, x) - 0.8, 1, 5))
