@@ -3,8 +3,11 @@
     Δ* = mean over seeds of  Σ_d w_d nats_ad / Σ_d w_d tokens_d  -  the same of the baseline,  w ~ multinomial(D, 1/D)
 
 Arm and baseline are read on the same documents, so the weights w are the same for all arms and seeds. The ends are the
-percentiles Φ(± √(D / (D - 1)) · t_{D-1}) instead of Φ(± 1.96), without which few documents give too narrow an interval
-(Hesterberg, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279, section 4.1.3).
+percentiles Φ(± √(E / (E - 1)) · t_{D-1}) instead of Φ(± 1.96), without which few documents give too narrow an interval
+(Hesterberg, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279, section 4.1.3). There all count alike and
+E is D. The squares around a mean with the weights n_d / Σ n fall short by Σ n² / (Σ n)², so E = (Σ n)² / Σ n², the
+documents of equal length that tell as much. In t that number would make the intervals far too wide (98 % where one
+document has 40 % of the text), for resamples without the long document spread them already.
 """
 
 import math
@@ -128,7 +131,7 @@ def _intervals(columns_KD: Values) -> list[Interval]:
     sums_KG = grouped(columns_KD)
     sums_RK = np.concatenate([weights_RG @ sums_KG.T for weights_RG in resamples(sums_KG.shape[1])])
     means_RK = sums_RK[:, 0::2] / np.maximum(sums_RK[:, 1::2], 1)
-    tail = percentile(sums_KG.shape[1])
+    tail = percentile(sums_KG.shape[1], worth(sums_KG[1]))
     ends = np.quantile(means_RK[:, 1::2] - means_RK[:, 0::2], [tail, 1 - tail], axis=0)
     return [(low, high) for low, high in ends.T.tolist()]
 
@@ -150,6 +153,7 @@ def resamples(groups: int) -> Iterator[Values]:
         yield np.bincount(drawn.ravel(), minlength=BATCH * groups).reshape(BATCH, groups).astype(float)
 
 
-def percentile(groups: int) -> float:
-    """The share of resamples below the interval, Φ(-√(D / (D - 1)) · t_{D-1})."""
-    return float(ndtr(-math.sqrt(groups / (groups - 1)) * student(LEVEL, groups - 1)))
+def percentile(groups: int, equal: float) -> float:
+    """The share of resamples below the interval, Φ(-√(E / (E - 1)) · t_{D-1}), of D worth `equal` E, two at least."""
+    kept = max(equal, 2.0)
+    return float(ndtr(-math.sqrt(kept / (kept - 1)) * student(LEVEL, groups - 1)))

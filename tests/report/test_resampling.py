@@ -5,10 +5,11 @@ import time
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from labkit.report import resampling
 from labkit.report.comparison import compare
-from labkit.report.resampling import RESAMPLES, grouped, percentile, resamples
+from labkit.report.resampling import LEVEL, RESAMPLES, grouped, percentile, resamples, worth
 from labkit.report.words import shown
 from labkit.tracking.documents import DocumentScores, keep
 
@@ -160,13 +161,45 @@ def test_neighbours_are_grouped_where_documents_are_many(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(("documents", "sizes"), [(10, 0.0), (10, 1.0), (60, 1.0)])
 def test_intervals_cover_the_truth_about_as_often_as_they_say(documents: int, sizes: float) -> None:
     random, covered = np.random.default_rng(0), []
-    weights_RG, tail = np.concatenate(list(resamples(documents))), percentile(documents)
+    weights_RG = np.concatenate(list(resamples(documents)))
     for _ in range(400):
         tokens = np.exp(random.normal(0, sizes, documents))
         nats = random.standard_normal(documents) * np.sqrt(tokens)
+        tail = percentile(documents, worth(tokens))
         low, high = np.quantile(weights_RG @ nats / (weights_RG @ tokens), [tail, 1 - tail])
         covered.append(low <= 0 <= high)
     assert np.mean(covered) == pytest.approx(0.95, abs=0.04)
+
+
+def coverage(tokens_D: np.ndarray, *tails: float) -> list[float]:
+    """How often the interval of a difference that documents alone move, of truth 0, has it inside; for each tail."""
+    documents, below = len(tokens_D), []
+    weights_RG = np.concatenate(list(resamples(documents)))
+    for seed in range(10):
+        nats_DE = np.random.default_rng(seed).standard_normal((documents, 2000)) * tokens_D[:, None]
+        below.append((weights_RG @ nats_DE <= 0).mean(axis=0))
+    return [float(np.mean(np.abs(np.concatenate(below) - 0.5) <= 0.5 - tail)) for tail in tails]
+
+
+def test_documents_of_equal_length_are_corrected_for_their_number() -> None:
+    tokens = np.full(20, 137.0)
+    assert worth(tokens) == pytest.approx(20)
+    tail = stats.norm.cdf(-math.sqrt(20 / 19) * stats.t.ppf((1 + LEVEL) / 2, 19))
+    assert percentile(20, worth(tokens)) == pytest.approx(tail, rel=1e-9)
+    assert coverage(tokens, tail) == pytest.approx([0.95], abs=0.01)
+
+
+@pytest.mark.parametrize("documents", [10, 40])
+def test_one_long_document_widens_the_interval_to_what_it_says(documents: int) -> None:
+    tokens = np.r_[0.4 / 0.6 * (documents - 1), np.ones(documents - 1)]
+    tails = percentile(documents, documents), percentile(documents, worth(tokens))
+    by_number, by_length = coverage(tokens, *tails)
+    assert by_length == pytest.approx(0.95, abs=0.01)
+    assert abs(by_length - 0.95) < abs(by_number - 0.95) / 2
+
+
+def test_a_document_that_is_nearly_all_of_the_text_leaves_an_interval() -> None:
+    assert 0 <= percentile(3, worth(np.array([1e9, 1.0, 0.0]))) < 0.025
 
 
 def test_many_documents_take_no_time(level) -> None:
