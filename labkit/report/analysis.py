@@ -222,12 +222,13 @@ def _unequal(arm: Arm, baseline: Arm) -> tuple[str, ...]:
 
 
 def _placebos(gap: Difference, analysis: Analysis) -> str:
+    """What the placebos on record say, and that this one's interval is no part of the simultaneous ones."""
     if not math.isfinite(gap.mean):
         return "no pair of seeds"
     if not analysis.placebos:
-        return _waiting(analysis)
+        return f"{'its own 95 %; ' if gap.has_interval else ''}{_waiting(analysis)}"
     expected = "as expected" if analysis.expected else "more than expected"
-    return f"{analysis.outside} of {analysis.placebos} outside: {expected}"
+    return f"{analysis.outside} of {analysis.placebos} outside their own 95 %: {expected}"
 
 
 def _waiting(analysis: Analysis) -> str:

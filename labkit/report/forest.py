@@ -31,11 +31,12 @@ def forest(arms: Sequence[Arm], metric: str) -> list[Drawing]:
     """The differences with their intervals, and every run's final figure; what there is of them."""
     compared = [arm for arm in arms if arm.difference.n]
     beside = any(len(arm.finals) > 1 for arm in arms)
+    own = " (of a placebo its own 95 %)" if any(arm.placebo for arm in compared) else ""
     inner = max(PITCH * len(compared), HEIGHT - TOP - BOTTOM if beside else 0)  # as high as the drawing beside it
     intervals = Panel(
         "forest",
         "Differences to the baseline",
-        "Mean over paired seeds, 95 % simultaneous interval; small dots are the seeds. A hollow dot has no interval.",
+        f"Mean over paired seeds, 95 % simultaneous interval{own}; small dots are the seeds. A hollow dot has none.",
         lambda axes, arms: _forest(axes, arms, metric, inner),
         legend=False,
         height=inner + TOP + BOTTOM,

@@ -72,12 +72,14 @@ def _number(text: str) -> str:
 def _caption(comparison: Comparison) -> str:
     """Question, n, method, scope and hash."""
     analysis = comparison.analysis
+    placebo = any(arm.placebo and arm.difference.has_interval for arm in comparison.arms)
+    own = ", a placebo's its own 95 %" if placebo else ""
     said = [
         comparison.question or comparison.title,
         *([] if comparison.edition == "main" else [f"Edition {comparison.edition}"]),
         f"Difference in {comparison.metric} to the baseline (*), paired over n = {plural(analysis.seeds, 'seed')}; "
         f"simultaneous 95 % intervals (Dunnett, arm + seed, σ = {value(analysis.sigma)} with {analysis.dof} degrees of "
-        f"freedom); tie margin ±{analysis.margin:g} nats",
+        f"freedom){own}; tie margin ±{analysis.margin:g} nats",
         f"Matched: {comparison.matched or comparison.match}",
         f"{count(comparison.baseline.params)} parameters, {count(comparison.baseline.tokens)} tokens",
         f"Records {comparison.hash}",

@@ -49,14 +49,15 @@ METHOD = """
 Δ is the mean over seeds of the variant minus the baseline of the same seed. One model, arm + seed, gives the noise σ,
 pooled over all arms; the intervals are Dunnett's, many against one: all of them hold together with 95 %, all looks
 included; text± is half the width of the 95 % interval over the evaluated documents, from 4,000 resamples of them, the
-same for all arms and seeds, its ends moved out as their number and unequal lengths ask. Win and loss: both intervals exclude 0. Tie: the first includes 0, and the 90 % interval of
-the arm alone lies within ± M. Anything else is unresolved; the further seeds are an 80 % band, since σ itself is
-uncertain. An unstable arm (its spread over three times the median) has the noise of its own pairs. A placebo is the
-baseline under other initial values: its interval is its own 95 %, and only the count of all placebos on record is
-judged. The spread is the standard deviation over seeds. Losses are in nats a token; bits per byte count the bytes of
-exactly the tokens scored. A diverged run has no final value. The tokens/s and the training time of a run leave out its
-evaluations, checkpoints and start; started → ended is wall time, with all of it and any interruption. A fingerprint
-leads to the run in MLflow, for a store on this machine while `labkit ui` shows it."""
+same for all arms and seeds, its ends moved out as their number and unequal lengths ask. Win and loss: both intervals
+exclude 0. Tie: the first includes 0, and the 90 % interval of the arm alone lies within ± M. Anything else is
+unresolved; the further seeds are an 80 % band, since σ itself is uncertain. An unstable arm (its spread over three
+times the median) has the noise of its own pairs. A placebo is the baseline under other initial values: its interval is
+its own 95 %, and only the count of all placebos on record is judged. The spread is the standard deviation over seeds.
+Losses are in nats a token; bits per byte count the bytes of exactly the tokens scored. A diverged run has no final
+value. The tokens/s and the training time of a run leave out its evaluations, checkpoints and start; started → ended is
+wall time, with all of it and any interruption. A fingerprint leads to the run in MLflow, for a store on this machine
+while `labkit ui` shows it."""
 
 CLEAR = ("win", "loss")
 """Verdicts that stand out; what keeps another one from being given does not."""

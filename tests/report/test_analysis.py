@@ -1,9 +1,14 @@
+import math
+
 import pytest
 from scipy import stats
 
 from labkit.report import files
 from labkit.report.comparison import Comparison, compare
 from labkit.report.files import write
+from labkit.report.forest import forest
+from labkit.report.latex import latex
+from labkit.report.page import Drawings, page
 from labkit.report.words import shown
 from labkit.tracking.atomic import read_json, write_json
 from labkit.tracking.record import Edition
@@ -146,15 +151,30 @@ def test_a_placebo_is_outside_the_family_and_inside_the_noise(level) -> None:
     found = compare(level(5, {"a": 0.0, "b": -0.03, "placebo": 0.0}).edition)
     assert found.analysis.dof == 12
     assert (without[0].difference.dof, found.variants[0].difference.dof) == (8, 12)
-    assert shown(found.variants[2].verdict) == "(0 of 1 outside: as expected)"
+    assert shown(found.variants[2].verdict) == "(0 of 1 outside their own 95 %: as expected)"
     a, placebo = found.variants[0].difference, found.variants[2].difference
     assert placebo.high - placebo.low < a.high - a.low
     assert "placebo" not in found.answer
 
 
+def test_wherever_a_placebos_interval_stands_it_is_said_to_be_its_own(level) -> None:
+    experiment = level(5, {"a": 0.0, "b": -0.03, "placebo": 0.0})
+    found = compare(experiment.edition)
+    gap, base = found.variants[2].difference, found.analysis.sigma * math.sqrt(2 / 5)
+    assert gap.high - gap.mean == pytest.approx(stats.t.ppf(0.975, found.analysis.dof) * base)
+    told = "0 of 1 outside their own 95 %: as expected"
+    drawing = forest(found.arms, found.metric)[0].caption
+    for text in (found.brief_rows()[1][2][-1], found.markdown(), page(found, Drawings([], [], []))):
+        assert told in text.replace(":<br>", ": ")
+    assert r"freedom), a placebo's its own 95 \%;" in latex(found)
+    assert "interval (of a placebo its own 95 %)" in drawing
+    early = compare(level(5, {"a": 0.0, "b": -0.03, "placebo": 0.0}, looks=[8]).edition)
+    assert early.variants[2].verdict.reason == "its own 95 %; the look at 8 seeds is not reached: 5 complete"
+
+
 def test_placebos_are_judged_by_their_number_on_record(level) -> None:
     experiment = level(5, {"a": 0.0, "placebo": 0.05, "placebo-2": 0.06})
-    assert compare(experiment.edition).variants[1].verdict.reason == "2 of 2 outside: more than expected"
+    assert compare(experiment.edition).variants[1].verdict.reason == "2 of 2 outside their own 95 %: more than expected"
     other = Edition(experiment.edition.path.parent.parent / "other" / "main")
     described = experiment.edition.description()
     looked = {"seeds": 5, "baseline": "b", "margin": 0.005, "verdicts": {}}
@@ -163,7 +183,7 @@ def test_placebos_are_judged_by_their_number_on_record(level) -> None:
     assert dict(compare(experiment.edition).grounds)["placebos"] == told
     write_json(other.path / "experiment.json", described | {"ledger": [looked | {"placebos": placebos}]})
     found = compare(experiment.edition)
-    assert found.variants[1].verdict.reason == "3 of 61 outside: as expected"
+    assert found.variants[1].verdict.reason == "3 of 61 outside their own 95 %: as expected"
     told = "of all experiments here: 3 of 61 outside their own 95 %, as many as expected"
     assert dict(found.grounds)["placebos"] == told
 
@@ -194,7 +214,7 @@ def test_placebos_alone_are_a_check_of_the_noise_that_is_kept(level) -> None:
     experiment = level(5, {"placebo": 0.0})
     write(experiment.edition)
     found = compare(experiment.edition)
-    assert found.answer == "Placebos alone: 0 of 1 outside: as expected."
+    assert found.answer == "Placebos alone: 0 of 1 outside their own 95 %: as expected."
     assert experiment.edition.description()["ledger"][0]["placebos"] == {"placebo": False}
     assert "power" not in dict(found.footing)
 
