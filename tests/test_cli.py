@@ -145,7 +145,7 @@ def test_a_norm_of_ones_own_works_everywhere_without_another_edit(
     assert not CONTROL.search(ran.stdout + ran.stderr)
     assert "mine · seed 1" in ran.stderr
     assert re.search(r"^ mine +[+-]\d\.\d{4} +\[", ran.stdout, re.MULTILINE)
-    assert "· 2 seeds, look 1 of 1 ·" in ran.stdout
+    assert "· 2 seeds ·" in ran.stdout
     assert "\nconfounds none     diverged 0 of 4 runs     epochs 0.07\n" in ran.stdout
     page = project / "runs" / "mine" / "main" / "report.html"
     assert page.exists()

@@ -17,6 +17,8 @@ from labkit.tracking.record import Run, is_alone
 
 LOSS, BITS = "val/loss", "val/bpb"
 SPEED = "perf/tokens_per_s"
+LONG = 40
+"""Characters of a baseline's label that are told beside its name; longer ones list what the table of changes has."""
 _KEPT = (
     *("fingerprint", "status", "step", "final", "started", "ended", "seconds", "epochs", "error"),
     *("diverged_at", "diverged_by"),

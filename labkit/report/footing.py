@@ -5,24 +5,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from labkit.report.analysis import Analysis
-from labkit.report.arms import Arm
+from labkit.report.arms import LONG, Arm
 from labkit.report.formats import count, freedom, listed, plural, value
 from labkit.report.notes import Note
 from labkit.report.resampling import Text
 
 
 def header(baseline: Arm, analysis: Analysis, metric: str) -> str:
-    """swiglu* 3.2140 · 5 seeds, look 1 of 1 · σ over seeds 0.0021 (16 degrees of freedom) · margin M ±0.006"""
-    look = f", look {analysis.look} of {len(analysis.looks)}" if analysis.at_look else ""
+    """baseline swiglu 3.2140 · 5 seeds, look 1 of 2 · σ over seeds 0.0021 (16 degrees of freedom) · margin M ±0.006"""
+    looks = len(analysis.looks)
+    look = f", look {analysis.look} of {looks}" if analysis.at_look and looks > 1 else ""
     unit = f" nats, ±{value(analysis.metric_margin)}" if metric == "val/bpb" else ""
     return " · ".join(
         [
-            f"{baseline.label or baseline.name}* {value(baseline.mean)}",
+            f"{_named(baseline)} {value(baseline.mean)}",
             f"{_seeds(analysis)}{look}",
             spread(analysis),
             f"margin M ±{analysis.margin:g}{unit}",
         ]
     )
+
+
+def _named(baseline: Arm) -> str:
+    """baseline theta=10000; baseline where it is called just that, or by many choices"""
+    label = baseline.label or baseline.name
+    return "baseline" if label == "baseline" or len(label) > LONG else f"baseline {label}"
 
 
 def spread(analysis: Analysis) -> str:
@@ -53,6 +60,8 @@ def footing(
     if math.isfinite(analysis.removed):
         yield "pairing", _pairing(analysis.removed)
     yield from _looks(analysis)
+    if any(arm.verdict.further for arm in arms):
+        yield "further", "seeds are reckoned from the difference seen so far"
     yield "matched", matched
     if any(arm.tuned for arm in arms):
         yield "tuned", "; ".join(f"{arm.name} {arm.tuned}" for arm in arms if arm.tuned)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from labkit.report.arms import Arm
+from labkit.report.arms import LONG, Arm
 from labkit.report.comparison import Comparison
 from labkit.report.formats import NOTHING, count, interval, plural, signed, value
 from labkit.report.words import shown
@@ -58,7 +58,7 @@ def tex(text: str) -> str:
 
 def _row(arm: Arm) -> Iterator[str]:
     gap = arm.difference
-    yield tex(f"{arm.title}*" if arm.is_baseline else arm.title)
+    yield tex(arm.title if not arm.is_baseline else f"{arm.title if len(arm.label) <= LONG else arm.name}*")
     yield tex(count(arm.params))
     yield str(len(arm.finals))
     yield from (_number(text) for text in (value(arm.mean), signed(gap.mean), interval(gap.low, gap.high)))

@@ -7,6 +7,9 @@ from labkit.report.formats import interval, listed, plural, value
 from labkit.report.power import MOST
 from labkit.report.verdicts import Verdict
 
+MANY = 100
+"""More seeds than anybody adds: a band that begins above them is not told."""
+
 NAMED = 8
 """How many variants of a kind the answer names before it only counts."""
 
@@ -33,8 +36,8 @@ def more(verdict: Verdict) -> str:
 
 def _further(band: tuple[int, int] | None) -> str:
     low, high = band or (MOST + 1, MOST + 1)
-    if low > MOST:
-        return f"over {MOST} more seeds"
+    if low > MANY:
+        return f"over {MANY} more seeds"
     if low == high:
         return plural(low, "more seed")
     return f"{low} to {'over ' if high > MOST else ''}{min(high, MOST)} more seeds"

@@ -166,7 +166,8 @@ def _shows(plan: Forecast) -> Iterator[tuple[str, str]]:
         return
     shown, noise = plan.resolution(seeds), plan.noise
     rests = f" ({formats.freedom(noise.dof)})" if noise.dof else ""
-    yield "noise", f"standard deviation σ of paired differences {formats.value(noise.pair)}{rests}, {noise.source}"
+    sigma, pair = formats.value(noise.sigma), formats.value(noise.pair)
+    yield "noise", f"σ over seeds {sigma}{rests}, so {pair} (√2 σ) for a paired difference; {noise.source}"
     yield "shows", f"with {seeds} seeds a difference of {formats.value(shown.difference)} in 80 % of experiments"
     yield "tie", _tie(plan, shown)
 

@@ -9,6 +9,7 @@ from labkit.report.files import write
 from labkit.report.forest import forest
 from labkit.report.latex import latex
 from labkit.report.page import Drawings, page
+from labkit.report.verdicts import Verdict
 from labkit.report.words import shown
 from labkit.tracking.atomic import read_json, write_json
 from labkit.tracking.record import Edition
@@ -55,7 +56,7 @@ def test_an_early_look_asks_for_more_and_shows_no_tie(level) -> None:
     gaps = {"better": -0.03, "same": 0.0}
     early = compare(level(4, gaps, looks=[4, 6, 10]).edition)
     assert verdicts(early) == {"better": "win", "same": "unresolved"}
-    assert early.header.startswith("baseline* 2.0750 · 4 seeds, look 1 of 3")
+    assert early.header.startswith("baseline 2.0750 · 4 seeds, look 1 of 3")
     once = compare(level(4, gaps).edition)
     assert early.variants[0].difference.low < once.variants[0].difference.low
 
@@ -228,15 +229,29 @@ def test_a_damaged_neighbour_does_no_harm(level) -> None:
 
 
 def test_an_unresolved_arm_says_how_many_more_seeds_would_settle_it(level) -> None:
-    (arm,) = compare(level(5, {"a": 0.004}, noise=0.02).edition).variants
+    found = compare(level(5, {"a": 0.004}, noise=0.02).edition)
+    (arm,) = found.variants
+    assert dict(found.footing)["further"] == "seeds are reckoned from the difference seen so far"
     low, high = arm.verdict.further
     assert 1 <= low < high
     assert shown(arm.verdict) == f"unresolved: {low} to {'over 1000' if high > 1000 else high} more seeds"
 
 
-def test_seeds_beyond_a_thousand_are_not_counted(level) -> None:
-    (arm,) = compare(level(5, {"a": 0.004}, noise=5.0).edition).variants
-    assert shown(arm.verdict) == "unresolved: over 1000 more seeds"
+@pytest.mark.parametrize(
+    ("band", "told"),
+    [
+        ((100, 100), "100 more seeds"),
+        ((100, 340), "100 to 340 more seeds"),
+        ((100, 1001), "100 to over 1000 more seeds"),
+        ((101, 340), "over 100 more seeds"),
+        ((101, 101), "over 100 more seeds"),
+    ],
+)
+def test_seeds_that_nobody_will_add_are_not_counted(level, band: tuple[int, int], told: str) -> None:
+    assert shown(Verdict("unresolved", further=band)) == f"unresolved: {told}"
+    found = compare(level(5, {"a": 0.004}, noise=5.0).edition)
+    assert shown(found.variants[0].verdict) == "unresolved: over 100 more seeds"
+    assert "further" not in dict(compare(level(5, {"a": -0.03}).edition).footing)
 
 
 def test_as_json_carries_the_analysis_and_every_verdict(level) -> None:
@@ -245,7 +260,7 @@ def test_as_json_carries_the_analysis_and_every_verdict(level) -> None:
     assert told["arms"][2]["placebo"] is True
     assert told["arms"][1]["second"] is None
     assert {"seeds", "looks", "level", "sigma", "dof", "margin", "resolves", "removed"} <= told["analysis"].keys()
-    assert told["header"].startswith("baseline* ")
+    assert told["header"].startswith("baseline 2.")
 
 
 def test_what_is_matched_on_nothing_says_in_its_verdict_what_it_has_more_of(pair) -> None:

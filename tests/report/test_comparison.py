@@ -5,6 +5,7 @@ import re
 import pytest
 
 from labkit.report.comparison import compare
+from labkit.report.latex import latex
 from labkit.spec import Mistake
 from labkit.tracking.record import Edition
 
@@ -25,8 +26,22 @@ def test_the_short_table_gives_each_variants_verdict(pair) -> None:
     assert rows[0] == ["1e5", "-0.0490", "[-0.0639, -0.0341]", "-", "+0.0 %", "WIN"]
     assert rows[1][-1].startswith("unresolved: ")
     assert compare(pair.edition).header == (
-        "baseline* 2.0000 · 3 seeds, look 1 of 1 · σ over seeds 0.0055 (4 degrees of freedom) · margin M ±0.005"
+        "baseline 2.0000 · 3 seeds · σ over seeds 0.0055 (4 degrees of freedom) · margin M ±0.005"
     )
+
+
+@pytest.mark.parametrize(
+    ("label", "header", "row"),
+    [
+        ("theta=10000", "baseline theta=10000 2.0000 · ", "baseline (theta=10000)* & "),
+        ("theta=10000, norm=layer, activation=swiglu", "baseline 2.0000 · ", "baseline* & "),
+    ],
+)
+def test_the_baseline_is_called_by_its_choices_where_these_are_few(pair, label: str, header: str, row: str) -> None:
+    pair.arm("baseline", label=label)
+    found = compare(pair.edition)
+    assert found.header.startswith(header)
+    assert f"\n{row}" in latex(found)
 
 
 def test_under_the_table_stands_what_the_verdicts_rest_on_and_how_far_they_reach(pair) -> None:

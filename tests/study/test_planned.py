@@ -160,7 +160,7 @@ def test_a_plan_times_a_few_steps_and_leaves_nothing_behind(project: Path, ask: 
         "speed timed on a few steps here",
         "tokens to train on, gone through",
         "to train 6 runs",
-        "noise standard deviation σ of paired differences 0.0141, assumed: no experiment with two seeds is on record",
+        "noise σ over seeds 0.0100, so 0.0141 (√2 σ) for a paired difference; assumed: no experiment with two seeds is",
         "shows with 2 seeds a difference of",
         "proposed",
         "labkit run experiments/theta.py --seeds",
