@@ -11,7 +11,7 @@ from labkit.report.arms import BITS, LOSS, Arm, finals, finite
 from labkit.report.formats import plural, value
 from labkit.report.looks import LEVEL, levels
 from labkit.report.model import ALONE, Family, Noise, Table, against, family, noise, removed, table
-from labkit.report.notes import EPOCHS, unequal
+from labkit.report.notes import EPOCHS, unequal, unequal_speeds
 from labkit.report.power import MOST, resolvable, settling
 from labkit.report.resampling import Text, second
 from labkit.report.statistics import UNCOMPARED, Difference, mean
@@ -154,8 +154,9 @@ def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, .
     pooled = len(arms) - 1 - len(found.unstable)
     size = {"arms": whole.size, "pooled": pooled}
     verdicts = [_verdict(arm, arms[0], gap, analysis, **size) for arm, gap in zip(arms, gaps, strict=True)]
-    judged_arms = zip(arms, gaps, verdicts, strict=True)
-    return tuple(replace(arm, difference=gap, verdict=verdict) for arm, gap, verdict in judged_arms), analysis
+    told, clocked = zip(arms, gaps, verdicts, strict=True), unequal_speeds(arms) is None
+    judged_arms = (replace(arm, difference=gap, verdict=verdict, clocked=clocked) for arm, gap, verdict in told)
+    return tuple(judged_arms), analysis
 
 
 def _complete(arms: Sequence[Arm]) -> int:

@@ -140,6 +140,8 @@ class Arm:
     second: Interval | None = None
     """The 95 % interval of the difference over the evaluated documents; None where that is not measured."""
     verdict: Verdict = NO_VERDICT
+    clocked: bool = True
+    """Whether its speed is its own; not where arms of equal cost are unequally fast, so that something else is."""
 
     @property
     def text_error(self) -> float:
@@ -206,7 +208,12 @@ class Arm:
 
     @property
     def tokens_per_s(self) -> float:
-        """The median over runs that trained alone; NaN where none did."""
+        """The median over runs that trained alone; NaN where none did, or where it says nothing of the arm."""
+        return self.pace if self.clocked else math.nan
+
+    @property
+    def pace(self) -> float:
+        """The same, whatever it is due to."""
         return median(finals([run for run in self.outcomes if is_alone(run.record)], SPEED).values() or [math.nan])
 
     @property

@@ -190,17 +190,22 @@ def _conditions(arms: Sequence[Arm]) -> Iterator[Note]:
             yield Note("conditions", f"{what} differs: {_grouped(groups)}.", what.removeprefix("the "))
 
 
-def _speed(arms: Sequence[Arm]) -> Iterator[Note]:
-    """On a CPU, equal arms that are not equally fast: the speed is then no property of theirs."""
+def unequal_speeds(arms: Sequence[Arm]) -> tuple[Arm, Arm] | None:
+    """On a CPU, the slowest and the fastest of equal arms that are not equally fast: speed is no property of theirs."""
     equal = [arm for arm in arms if abs(arm.flops_per_token / arms[0].flops_per_token - 1) <= TOLERANCE]
-    speeds = {arm.name: arm.tokens_per_s for arm in equal if arm.tokens_per_s > 0}
-    if len(speeds) < 2 or any(run.record.get("device") != "cpu" for arm in equal for run in arm.done):
-        return
-    slow, fast = min(speeds, key=lambda name: speeds[name]), max(speeds, key=lambda name: speeds[name])
-    if (apart := speeds[fast] / speeds[slow] - 1) > UNEQUAL_SPEED:
-        both = f"{fast} {rate(speeds[fast])}, {slow} {rate(speeds[slow])}"
-        text = f"tokens/s of arms of equal cost differ by up to {100 * apart:.0f} % ({both})"
-        yield Note("speed", f"{text}: on a CPU, speed depends on what else ran.")
+    timed = [arm for arm in equal if arm.pace > 0]
+    if len(timed) < 2 or any(run.record.get("device") != "cpu" for arm in equal for run in arm.done):
+        return None
+    slow, fast = min(timed, key=lambda arm: arm.pace), max(timed, key=lambda arm: arm.pace)
+    return (slow, fast) if fast.pace / slow.pace - 1 > UNEQUAL_SPEED else None
+
+
+def _speed(arms: Sequence[Arm]) -> Iterator[Note]:
+    if found := unequal_speeds(arms):
+        slow, fast = found
+        both = f"{fast.name} {rate(fast.pace)}, {slow.name} {rate(slow.pace)}"
+        text = f"tokens/s of arms of equal cost differ by up to {100 * (fast.pace / slow.pace - 1):.0f} % ({both})"
+        yield Note("speed", f"{text}: on a CPU, speed depends on what else ran, so the tables leave it out.")
 
 
 def _sources(arms: Sequence[Arm]) -> Iterator[Note]:

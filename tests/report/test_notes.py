@@ -109,9 +109,16 @@ def test_equal_arms_that_are_not_equally_fast_on_a_cpu_are_explained(pair) -> No
         final = pair.at("5e5", seed).record()["final"]
         pair.at("5e5", seed).update(final=final | {"perf/tokens_per_s": 40_000.0})
     words = "tokens/s of arms of equal cost differ by up to 13 % (baseline 45.2k, 5e5 40.0k)"
-    assert noted(pair) == [("speed", f"{words}: on a CPU, speed depends on what else ran.")]
+    told = "on a CPU, speed depends on what else ran, so the tables leave it out."
+    assert noted(pair) == [("speed", f"{words}: {told}")]
+    found = compare(pair.edition)
+    for headers, rows, _ in (found.rows(), found.brief_rows()):
+        at = next(at for at, header in enumerate(headers) if header in ("tok/s", "tokens/s"))
+        assert {row[at] for row in rows} == {"-"}
+    assert found.as_json()["arms"][2]["tokens_per_s"] is None
     pair.arm("5e5", flops_per_token=1.2e6)
     assert [note for note in noted(pair) if note[0] == "speed"] == []
+    assert compare(pair.edition).arms[2].tokens_per_s == 40_000.0
     pair.arm("5e5", flops_per_token=1e6)
     for run in pair.edition.runs():
         run.update(device="NVIDIA H200")
