@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
+from labkit.data import Split, bounds
 from labkit.report import formats
+from labkit.report.resampling import UNITS, Text, worth
 from labkit.study.budget import Proposal
 from labkit.study.counting import Counted
 from labkit.study.forecast import Forecast, Resolution
@@ -73,6 +77,7 @@ def _row(plan: Forecast, arm: Counted) -> list[str]:
 
 def _lines(plan: Forecast) -> Iterator[tuple[str, str]]:
     yield from _data(plan)
+    yield from _text(plan)
     yield from _speed(plan)
     yield from _end(plan)
     yield "disk", _disk(plan)
@@ -89,6 +94,24 @@ def _data(plan: Forecast) -> Iterator[tuple[str, str]]:
             f"{facts['corpus']}, {facts['corpus_version']}: {formats.count(facts['train_tokens'])} tokens to train on"
         )
         yield "data", f"{text}, gone through {most:.2g} times"
+
+
+def _text(plan: Forecast) -> Iterator[tuple[str, str]]:
+    """Where the text will carry no interval over documents, or a weak one: win and loss need it."""
+    if len(plan.compared) > 1 and plan.runner.experiment.metric.rpartition("/")[2] in UNITS:
+        said = dict.fromkeys(text_of(store.val, store.end) for store in plan.stores.values())
+        yield from (("text", words) for words in said if words)
+
+
+def text_of(val: Split, end: int) -> str:
+    """What an interval over the documents of a validation split lacks; empty where they are enough."""
+    tokens_D = np.diff(bounds(val, end), axis=1)[:, 0]
+    if len(tokens_D) < 2:
+        why = "the validation split is a single document"
+        return f"no interval over documents (text±) will be possible: {why}; bring several files"
+    text = Text(len(tokens_D), worth(tokens_D.astype(float)))
+    short = f"the {text.documents} documents of the validation split are worth {text.worth:.3g} equal ones"
+    return f"the interval over documents (text±) will be weak: {short}; bring more files" if text.weak else ""
 
 
 def _speed(plan: Forecast) -> Iterator[tuple[str, str]]:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import optimize, stats
 from typer.testing import CliRunner, Result
 
 from labkit.cli import app
+from labkit.data import Split
 from labkit.model import costs
 from labkit.report.precedent import Precedent
 from labkit.spec import Mistake
@@ -22,7 +24,7 @@ from labkit.study.editions import Asked, edition
 from labkit.study.forecast import AFTER, BEFORE, Forecast, forecast
 from labkit.study.loading import load
 from labkit.study.pace import Pace, shape
-from labkit.study.planned import show_plan
+from labkit.study.planned import show_plan, text_of
 from labkit.study.runner import Options, Runner
 from labkit.tracking import console
 from labkit.tracking.console import Console
@@ -159,6 +161,7 @@ def test_a_plan_times_a_few_steps_and_leaves_nothing_behind(project: Path, ask: 
     for words in (
         "speed timed on a few steps here",
         "tokens to train on, gone through",
+        "text the interval over documents (text±) will be weak: the 4 documents of the validation split are worth 4",
         "to train 6 runs",
         "noise σ over seeds 0.0100, so 0.0141 (√2 σ) for a paired difference; assumed: no experiment with two seeds is",
         "shows with 2 seeds a difference of",
@@ -171,6 +174,26 @@ def test_a_plan_times_a_few_steps_and_leaves_nothing_behind(project: Path, ask: 
     )
     again = ask("plan", "experiments/theta.py", "--workers", "1", "--json")
     assert {arm["pace"] for arm in json.loads(again.stdout)["plan"]["arms"].values()} == {"remembered"}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "told"),
+    [
+        (
+            [500],
+            "no interval over documents (text±) will be possible: the validation split is a single document; bring",
+        ),
+        ([900, 100, 100, 100, 100], "will be weak: the 5 documents of the validation split are worth 1.99 equal ones;"),
+        ([100] * 19, "will be weak: the 19 documents of the validation split are worth 19 equal ones;"),
+        ([100] * 20, ""),
+    ],
+)
+def test_a_plan_says_where_the_text_is_too_little_for_an_interval_over_it(lengths: list[int], told: str) -> None:
+    ids = np.ones(sum(lengths), np.uint8)
+    ids[np.cumsum(lengths) - 1] = 0
+    said = text_of(Split("validation", [ids[:450], ids[450:]], len(ids), len(ids), len(lengths)), 0)
+    assert told in said
+    assert bool(said) == bool(told)
 
 
 def test_a_variant_that_diverges_at_once_is_named_and_the_others_are_planned(
