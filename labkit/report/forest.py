@@ -36,7 +36,8 @@ def forest(arms: Sequence[Arm], metric: str) -> list[Drawing]:
     intervals = Panel(
         "forest",
         "Differences to the baseline",
-        f"Mean over paired seeds, 95 % simultaneous interval{own}; small dots are the seeds. A hollow dot has none.",
+        f"Mean over paired seeds, 95 % simultaneous interval{own}; small dots are the seeds. "
+        "A hollow dot has no interval.",
         lambda axes, arms: _forest(axes, arms, metric, inner),
         legend=False,
         height=inner + TOP + BOTTOM,
