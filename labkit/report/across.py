@@ -177,7 +177,7 @@ def _joined(comparisons: Sequence[Comparison], names: Sequence[str]) -> tuple[li
     arms: dict[tuple[str, bool], Arm] = {}
     shared: list[str] = []
     for comparison, before in zip(comparisons, names, strict=True):
-        for arm in comparison.arms:
+        for arm in (*comparison.arms, *comparison.not_run):
             name, key = f"{before}:{arm.name}", (arm.fingerprint, arm.placebo)
             if key in arms:
                 arms[key] = _with_runs(arms[key], arm)

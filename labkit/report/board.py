@@ -19,8 +19,9 @@ DIGITS = 6
 
 def board(comparison: Comparison, files: tuple[str, ...]) -> Board:
     """A row an arm, the baseline first; empty of arms without a result."""
-    tag, values = groups(comparison.declared)
-    colors = {name: group_color(tag, value) for name, value in zip(comparison.declared, values, strict=True)}
+    names = [arm.name for arm in comparison.declared]
+    tag, values = groups(names)
+    colors = {name: group_color(tag, value) for name, value in zip(names, values, strict=True)}
     ended = [arm for arm in comparison.arms if arm.finals or arm.diverged]
     rows = [_row(comparison, arm, colors[arm.name]) for arm in ended]
     note = f"{comparison.answer}\n\n{comparison.markdown()}"

@@ -42,8 +42,8 @@ class Comparison:
     """What the verdicts rest on."""
     left_out: tuple[Outcome, ...]
     """Runs of variants as they were once written: other fingerprints, so no part of this comparison."""
-    declared: tuple[str, ...] = ()
-    """The names of all arms of the file; those that nothing is on record of are no part of this comparison."""
+    declared: tuple[Arm, ...] = ()
+    """All arms of the file; those that nothing is on record of are no part of this comparison."""
     other_data: tuple[Outcome, ...] = ()
     """Runs of other data than the latest of their kind: what they came to does not compare."""
     charts: str = ""
@@ -60,10 +60,10 @@ class Comparison:
         return self.arms[1:]
 
     @property
-    def not_run(self) -> tuple[str, ...]:
+    def not_run(self) -> tuple[Arm, ...]:
         """The arms of the file that nothing is on record of."""
         known = {arm.name for arm in self.arms}
-        return tuple(name for name in self.declared if name not in known)
+        return tuple(arm for arm in self.declared if arm.name not in known)
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -81,7 +81,7 @@ class Comparison:
             self.arms,
             self.match,
             self.metric,
-            not_run=self.not_run,
+            not_run=[arm.name for arm in self.not_run],
             left_out=self.left_out,
             damaged=self.damaged,
             other_data=self.other_data,
@@ -207,7 +207,8 @@ def compare(edition: Edition) -> Comparison:
     if not told:
         raise Mistake(f"{edition.path}: there is no experiment.json here; run the experiment first")
     recorded = sorted((Outcome(run, run.record()) for run in edition.runs()), key=lambda outcome: outcome.started)
-    everything = _begun(edition, [_arm(fields, told, recorded) for fields in told["arms"]])
+    declared = [_arm(fields, told, recorded) for fields in told["arms"]]
+    everything = _begun(edition, declared)
     other_data = elsewhere(everything)
     recorded_arms = [arm.without(other_data) for arm in everything]
     arms, analysis = analysed(recorded_arms, told["metric"], Plan.of(told, _elsewhere(edition)))
@@ -225,7 +226,7 @@ def compare(edition: Edition) -> Comparison:
         arms=arms,
         analysis=analysis,
         left_out=tuple(outcome for outcome in recorded if outcome.run not in kept),
-        declared=tuple(fields["name"] for fields in told["arms"]),
+        declared=tuple(declared),
         other_data=other_data,
         charts=charts_page(edition),
         damaged=tuple(edition.damaged()),
