@@ -14,7 +14,8 @@ from labkit.report.model import ALONE, Family, Noise, Table, against, family, no
 from labkit.report.notes import EPOCHS, unequal, unequal_speeds
 from labkit.report.power import MOST, resolvable, settling
 from labkit.report.resampling import Text, second
-from labkit.report.statistics import UNCOMPARED, Difference, mean
+from labkit.report.statistics import UNCOMPARED, Difference, mean, none
+from labkit.report.twins import twins
 from labkit.report.verdicts import Rules, Verdict, judged
 
 MARGIN = 0.005
@@ -121,14 +122,16 @@ class Analysis:
 
 def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, ...], Analysis]:
     """The arms with their differences and verdicts, and what these rest on."""
-    y_AS = table(arms)
-    compared = [row for row, arm in enumerate(arms) if row and not arm.placebo]
+    y_AS, same = table(arms), twins(arms)
+    rows = [row for row, arm in enumerate(arms) if row not in same and not arm.has_other_text]
+    compared = [row for row in rows if row and not arms[row].placebo]
     seeds = _complete(arms)
     looks = _looks(plan, seeds)
     due = next((at for at, look in enumerate(looks) if look >= seeds), len(looks) - 1)
-    level = levels(looks, len(compared), len(arms))[due] if looks else LEVEL
-    found, whole = noise(y_AS), family(y_AS[[0, *compared]])
+    level = levels(looks, len(compared), len(rows))[due] if looks else LEVEL
+    found, whole = noise(y_AS[rows]).at(rows), family(y_AS[[0, *compared]])
     gaps = [_gap(y_AS, row, arm, found, whole=whole, level=level) for row, arm in enumerate(arms)]
+    gaps = [none(gap.n) if same.get(row) == arms[0].name else gap for row, gap in enumerate(gaps)]
     intervals, text = second(arms, metric)
     arms = [replace(arm, second=interval) for arm, interval in zip(arms, intervals, strict=True)]
     outside = dict(plan.elsewhere)
@@ -144,16 +147,17 @@ def analysed(arms: Sequence[Arm], metric: str, plan: Plan) -> tuple[tuple[Arm, .
         dof=found.dof,
         margin=plan.margin,
         metric_margin=plan.margin * _per_nat(arms[0], metric),
-        removed=removed(y_AS),
+        removed=removed(y_AS[rows]),
         resolves=resolvable(found.pair / math.sqrt(max(seeds, 1)), len(compared), found.dof, level),
         outside=sum(outside.values()),
         placebos=len(outside),
         ledger=tuple(look for look in plan.ledger if look["seeds"] < seeds),
         text=text,
     )
-    pooled = len(arms) - 1 - len(found.unstable)
+    pooled = len(rows) - 1 - len(found.unstable)
     size = {"arms": whole.size, "pooled": pooled}
     verdicts = [_verdict(arm, arms[0], gap, analysis, **size) for arm, gap in zip(arms, gaps, strict=True)]
+    verdicts = [_twin(same[row]) if row in same else verdict for row, verdict in enumerate(verdicts)]
     told, clocked = zip(arms, gaps, verdicts, strict=True), unequal_speeds(arms) is None
     judged_arms = (replace(arm, difference=gap, verdict=verdict, clocked=clocked) for arm, gap, verdict in told)
     return tuple(judged_arms), analysis
@@ -213,6 +217,10 @@ def _verdict(arm: Arm, baseline: Arm, gap: Difference, analysis: Analysis, *, ar
         return Verdict("none", unstable=gap.unstable, reason=f"{LOSS} rises by {value(rise)} to its end: cannot win")
     limited = verdict.word != "none" and max(arm.epochs, baseline.epochs) > EPOCHS
     return replace(verdict, data_limited=limited, unequal=_unequal(arm, baseline))
+
+
+def _twin(name: str) -> Verdict:
+    return Verdict("none", reason=f"one model with {name}: equal in every digit")
 
 
 def _unequal(arm: Arm, baseline: Arm) -> tuple[str, ...]:

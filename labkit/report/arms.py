@@ -156,6 +156,11 @@ class Arm:
         return f"{self.name} ({self.label})" if self.label and self.label != self.name else self.name
 
     @property
+    def has_other_text(self) -> bool:
+        """Whether it is scored on another text than the baseline."""
+        return any(path.partition(".")[0] == "data" for path in self.changes)
+
+    @property
     def flops(self) -> float:
         """Of the whole training."""
         return self.flops_per_token * self.tokens

@@ -10,7 +10,7 @@ N - rank degrees of freedom: (n - 1) · variants where every arm has the same n 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,6 +66,11 @@ class Noise:
     """The rows whose differences vary as much as their own pairs do, where that is more."""
     unstable: frozenset[int] = frozenset()
     """The rows that keep their own variance."""
+
+    def at(self, rows: Sequence[int]) -> "Noise":
+        """The same for a table of which these rows were looked at."""
+        noisier, unstable = (frozenset(rows[row] for row in each) for each in (self.noisier, self.unstable))
+        return replace(self, noisier=noisier, unstable=unstable)
 
 
 def residual(y_AS: Table) -> tuple[float, int]:

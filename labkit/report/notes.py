@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from labkit.report.arms import Arm, Outcome
 from labkit.report.formats import listed, plural, rate, seeds
+from labkit.report.twins import twins
 from labkit.tracking.record import Edition, divergence
 
 K = TypeVar("K")
@@ -55,6 +56,7 @@ def notes(
         yield from _failed(arm)
     yield from _missing(arms, other_data)
     yield from _not_run(not_run)
+    yield from _twins(arms)
     yield from _without_metric(arms, metric)
     yield from _unpaired(arms[1:])
     yield from _data_limited(arms)
@@ -91,6 +93,15 @@ def _missing(arms: Sequence[Arm], other_data: Sequence[Outcome]) -> Iterator[Not
     if waiting:
         total = sum(arm.total for arm in arms)
         yield Note("missing", f"{len(waiting)} of {plural(total, 'run')} have no result yet: {_some(waiting)}.")
+
+
+def _twins(arms: Sequence[Arm]) -> Iterator[Note]:
+    """Arms that are one model under two names."""
+    found = twins(arms)
+    for name in dict.fromkeys(found.values()):
+        same = listed(arms[row].name for row, of in found.items() if of == name)
+        text = f"{same} came to the digits of {name}: one model under two names, no part of the noise and intervals"
+        yield Note("same", f"{text}.")
 
 
 def _not_run(names: Sequence[str]) -> Iterator[Note]:

@@ -43,6 +43,11 @@ UNCOMPARED = Difference()
 """Of what is compared with nothing."""
 
 
+def none(n: int) -> Difference:
+    """Of n pairs that are equal because the two are one."""
+    return Difference(mean=0.0, low=0.0, high=0.0, n=n, spread=0.0, error=0.0, inner=(0.0, 0.0))
+
+
 def differences(values: Mapping[int, float], baseline: Mapping[int, float]) -> list[float]:
     """Value minus baseline for every seed that both have, by ascending seed."""
     return [values[seed] - baseline[seed] for seed in sorted(values.keys() & baseline.keys())]

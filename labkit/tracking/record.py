@@ -277,14 +277,18 @@ class Edition:
             write_json(self.path / "experiment.json", value)
 
     def enter(self, look: Mapping[str, Any]) -> None:
-        """Keep in the description's ledger that verdicts were given at a look; said again, they are not entered again.
+        """Keep in the description's ledger that verdicts were given at a look; what was said before stays as it was.
 
         What is made of the records stays true.
         """
         told = self.description()
         ledger = told.get("ledger", [])
-        if not any((old["seeds"], old["baseline"]) == (look["seeds"], look["baseline"]) for old in ledger):
-            write_json(self.path / "experiment.json", told | {"ledger": [*ledger, dict(look)]})
+        at = [(old["seeds"], old["baseline"]) for old in ledger]
+        place = at.index(key) if (key := (look["seeds"], look["baseline"])) in at else len(ledger)
+        before = ledger[place] if place < len(ledger) else {}
+        said = {name: {**look[name], **before.get(name, {})} for name in ("verdicts", "placebos") if name in look}
+        if (entry := {**look, **before, **said}) != before:
+            write_json(self.path / "experiment.json", told | {"ledger": [*ledger[:place], entry, *ledger[place + 1 :]]})
 
     def description(self) -> dict[str, Any]:
         """What was described; empty where nothing was. Raises Damaged."""

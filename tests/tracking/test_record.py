@@ -215,6 +215,10 @@ def test_a_look_is_entered_once_and_outlives_another_description(run: Run) -> No
     assert not (edition.path / "report.html").exists()
     assert not (edition.path / "board.json").exists()
     assert edition.description() == {"version": 1, **DESCRIPTION, "seeds": [0, 1], "ledger": [look]}
+    more = {"verdicts": {"a": "tie", "b": "loss"}, "placebos": {"placebo": False}}
+    edition.enter(look | more)
+    [entered] = edition.description()["ledger"]
+    assert (entered["verdicts"], entered["placebos"]) == ({"a": "win", "b": "loss"}, {"placebo": False})
     edition.enter(look | {"seeds": 5})
     assert [one["seeds"] for one in edition.description()["ledger"]] == [3, 5]
 
