@@ -9,6 +9,7 @@ from labkit.report.arms import Arm
 from labkit.report.drawing import Drawing, Panel, drawn, level_names
 from labkit.report.formats import duration, scientific
 from labkit.report.theme import MUTED, stroke
+from labkit.tracking.record import is_alone
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +35,11 @@ def costs(arms: Sequence[Arm]) -> list[Drawing]:
 
 
 def training_seconds(arm: Arm) -> float:
-    """What a run's training took, median over seeds, without evaluations and checkpoints."""
-    return median([run.record.get("seconds") or math.nan for run in arm.done] or [math.nan])
+    """What a run's training took, median over seeds, without evaluations and checkpoints; NaN where none has a time of
+    its own.
+    """
+    alone = [run.record for run in arm.done if arm.clocked and is_alone(run.record)]
+    return median([record.get("seconds") or math.nan for record in alone] or [math.nan])
 
 
 _COMPUTE: tuple[Cost, str, Callable[[float], str]] = (lambda arm: arm.flops, "training FLOPs", scientific)

@@ -1,5 +1,8 @@
 """Quality against cost: only where arms differ in it, and who is beaten in both."""
 
+import math
+from dataclasses import replace
+
 from labkit.report.comparison import compare
 from labkit.report.costs import costs, frontier, training_seconds
 
@@ -20,3 +23,13 @@ def test_compute_and_time_are_drawn_where_they_differ(pair) -> None:
     assert training_seconds(arms[2]) == 40.0
     assert [plot.name for plot in costs(arms)] == ["compute", "time"]
     assert "2.00e+11" in costs(arms)[0].svg
+
+
+def test_there_is_no_time_where_a_note_disowns_the_speed_or_runs_shared_a_gpu(pair) -> None:
+    pair.at("5e5", 0).update(seconds=60.0)
+    *_, arm = compare(pair.edition).arms
+    assert math.isnan(training_seconds(replace(arm, clocked=False)))
+    for seed in range(3):
+        pair.at("5e5", seed).update(side_by_side=2)
+    *_, arm = compare(pair.edition).arms
+    assert math.isnan(training_seconds(arm))
