@@ -44,14 +44,44 @@ def _edition_name(words: list[str]) -> str:
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """``path=value`` taken apart: the value is JSON, or as Python writes it, or else a plain string."""
+    """``path=value`` taken apart: the value is JSON, or as Python writes it, or else a plain string.
+
+    Raises Mistake for a value that begins like JSON and is none.
+    """
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
         raise Mistake(f"--set {text}: write path=value, such as model.position.theta=5e5")
     try:
-        return path.strip(), json.loads(value)
-    except ValueError:
+        return path.strip(), json.loads(value, object_pairs_hook=_once_each)
+    except RecursionError as error:
+        raise Mistake(f"--set {path}=…: the value is nested too deeply") from error
+    except _Twice as error:
+        raise Mistake(f"--set {text}: {error} stands twice in one object; write it once") from error
+    except ValueError as error:
+        if value.lstrip().startswith(("{", "[", '"')):
+            raise Mistake(f"--set {text}: {_broken(value, error)}") from error
         return path.strip(), {"None": None, "True": True, "False": False}.get(value.strip(), value)
+
+
+class _Twice(ValueError):
+    """The name that an object has twice."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of its pairs. Raises _Twice."""
+    names = [name for name, _ in pairs]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise _Twice(repr(twice[0]))
+    return dict(pairs)
+
+
+def _broken(value: str, error: ValueError) -> str:
+    """Where a value that begins like JSON is none, and how a text that begins like a list is written."""
+    rest = value[getattr(error, "pos", len(value)) :].strip()
+    where = f"before {rest[:20]!r}" if rest else "at its end"
+    remedy = f"; a text is written {json.dumps(value.strip(), ensure_ascii=False)}" if value.strip()[0] == "[" else ""
+    return f"the value begins like JSON and is none, {where}: {getattr(error, 'msg', error)}{remedy}"
 
 
 def _set(spec: RunSpec, asked: Asked) -> RunSpec:

@@ -1,5 +1,6 @@
 """Editions: what the command line changes has a name of its own."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,24 @@ def test_long_names_are_shortened_and_stay_apart(loaded: Loaded) -> None:
 )
 def test_a_value_is_json_or_else_a_string(text: str, value: object) -> None:
     assert assignment(text) == ("a", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('a={"kind":"mha","n_heads":2', "the value begins like JSON and is none, at its end: Expecting ',' delimiter"),
+        ("a={kind:mha}", "the value begins like JSON and is none, before 'kind:mha}': Expecting property name"),
+        ("a= [1,2", "the value begins like JSON and is none, at its end"),
+        ('a="x', "the value begins like JSON and is none, before '\"x': Unterminated string"),
+        ("a=[ab]*.txt", "before 'ab]*.txt': Expecting value; a text is written \"[ab]*.txt\""),
+        ('a=[{"b": 1, "b": 2}]', "'b' stands twice in one object; write it once"),
+        ('a={"": 1, "": 2}', "'' stands twice in one object; write it once"),
+        ("a=" + "[" * 100_000, "--set a=…: the value is nested too deeply"),
+    ],
+)
+def test_what_begins_like_json_and_is_none_is_told_with_where_it_breaks(text: str, told: str) -> None:
+    with pytest.raises(Mistake, match=re.escape(told)):
+        assignment(text)
 
 
 @pytest.mark.parametrize(
