@@ -1,13 +1,10 @@
 """Specs: frozen, strict descriptions that hash, diff, patch and round-trip through JSON; and open families of them."""
 
-import difflib
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
-from types import NoneType
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,9 +15,12 @@ from pydantic import (
     model_validator,
 )
 from pydantic import ValidationError as ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError, core_schema
 
 from labkit.family import Typed, kind_of, lacking
+from labkit.faults import closest as closest
+from labkit.faults import explain as explain
+from labkit.faults import spec_of as spec_of
 
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """What fp32 and bf16 hold in full: nearer to zero a number would be zero there, and further out infinite."""
@@ -28,9 +28,8 @@ SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 
 def _held(value: float) -> float:
     if value and not SMALLEST <= abs(value) <= LARGEST:
-        raise ValueError(
-            f"{value:g} is nothing that fp32 holds; write 0, or what is between 1.2e-38 and 3.4e+38 in size"
-        )
+        message = "{value} is nothing that fp32 holds; write what is between 1.2e-38 and 3.4e+38 in size"
+        raise PydanticCustomError("unheld", message, {"value": f"{value:g}"})
     return value + 0.0
 
 
@@ -49,13 +48,6 @@ Words = Annotated[str, Field(min_length=1)]
 
 class Mistake(ValueError):
     """What a user can mend: the place, the value, what to write instead. The command line prints it and exits 2."""
-
-
-def closest(name: str, names: Iterable[str]) -> str:
-    """The tail of an error message: the nearest known name, or all of them."""
-    known = sorted(names)
-    match = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean {match[0]!r}?" if match else f" Choose from: {', '.join(known)}."
 
 
 class Spec(Typed):
@@ -201,11 +193,6 @@ class Choice(Spec):
             _UNFOLDED.remove(cls)
 
 
-def explain(error: ValidationError, root: type[Spec]) -> str:
-    """One line a fault: the field's path, what is wrong with the value, and what to write instead."""
-    return "\n".join(_fault(detail, root) for detail in error.errors(include_url=False))
-
-
 def _at_default(spec: Spec, path: str) -> tuple[Any, Any]:
     """What stands at a path, and what stands there by default."""
     *parents, name = path.split(".")
@@ -267,36 +254,6 @@ def lean(value: Any) -> Any:
     }
 
 
-def _fault(detail: ErrorDetails, root: type[Spec]) -> str:
-    path = ".".join(str(step) for step in detail["loc"])
-    message, value = detail["msg"].removeprefix("Value error, "), detail["input"]
-    if detail["type"] == "extra_forbidden":
-        *parents, last = [str(step) for step in detail["loc"]]
-        fields = _fields_at(root, parents, value)
-        return f"{path}: no such field.{closest(last, fields)}" if fields else f"{path}: no such field."
-    if detail["type"] == "missing":
-        return f"{path}: this field is required."
-    if detail["type"] in ("choice", "value_error", "idle"):
-        field = re.match(r"\w+(?=[.:])", message)
-        below = field is not None and field[0] in _fields_at(root, path.split("."), value)
-        return f"{path}{'.' if below else ': '}{message}" if path else message
-    return f"{path}: {message} (got {value!r})"
-
-
-def _fields_at(cls: type[Spec], steps: list[str], _: Any) -> list[str]:
-    """The fields of the spec class at a path, where the annotations alone tell it."""
-    at: Any = cls
-    for step in steps:
-        if not (isinstance(at, type) and issubclass(at, Spec)) or step not in at.model_fields:
-            return []
-        at = spec_of(at.model_fields[step].annotation)
-    if not isinstance(at, type) or not issubclass(at, Spec):
-        return []
-    if issubclass(at, Choice) and "kind" not in at.model_fields:
-        return sorted({name for variant in at.variants.values() for name in variant.model_fields})
-    return list(at.model_fields)
-
-
 def _dumps(tree: Any) -> str:
     return json.dumps(tree, default=_plain)
 
@@ -341,14 +298,6 @@ def _told(value: Any, other: Any) -> str:
     fields = [name for name in type(value).model_fields if name != "kind" and (name in own or name in unlike)]
     inner = ", ".join(f"{name}={shown(getattr(value, name))}" for name in fields)
     return f"{own.get('kind', type(value).__name__)}({inner})" if inner else value.label
-
-
-def spec_of(annotation: Any) -> Any:
-    """The spec class in an annotation: X, X | None, tuple[X, ...]; or whatever else the annotation says."""
-    if isinstance(annotation, type) and issubclass(annotation, Spec):
-        return annotation
-    inner = [spec_of(arg) for arg in get_args(annotation) if arg not in (NoneType, Ellipsis)]
-    return next((arg for arg in inner if isinstance(arg, type) and issubclass(arg, Spec)), annotation)
 
 
 def _opened(tree: Any, cls: Any) -> tuple[Any, Any]:
