@@ -49,8 +49,10 @@ class Schedule(Choice):
     def check(self, steps: int) -> None:
         """Raises Mistake if a run of so many steps would end before the warm-up does."""
         if (rise := length(self.warmup, steps)) >= steps > 1:
+            said, smaller = (f"{self.warmup!r} of the steps: ", "smaller ") if self.warmup < 1 else ("", "")
             raise Mistake(
-                f"schedule.warmup: {rise} steps of warm-up do not fit into {steps} steps; write a share: 0.05"
+                f"schedule.warmup: {said}{rise} steps of warm-up do not fit into {steps} steps; "
+                f"write a {smaller}share: 0.05"
             )
 
 
@@ -127,6 +129,6 @@ class Wsd(Schedule):
         rise, fall = length(self.warmup, steps), length(self.decay, steps)
         if rise + fall > steps > 1:
             raise Mistake(
-                f"schedule.decay: {rise} steps of warm-up and {fall} of decay do not fit into {steps} steps; "
-                "write shares: warmup 0.05 and decay 0.2"
+                f"schedule.decay: warmup {self.warmup!r} and decay {self.decay!r}: {rise} steps of warm-up and "
+                f"{fall} of decay do not fit into {steps} steps; write shares: warmup 0.05 and decay 0.2"
             )

@@ -83,14 +83,30 @@ def test_a_single_step_is_never_at_rate_zero() -> None:
     assert all(schedule.patched({"warmup": 0.02}).factor(0, 1) > 0 for schedule in EVERY)
 
 
-def test_a_warmup_that_does_not_fit_is_refused_with_both_numbers() -> None:
-    with pytest.raises(Mistake, match="200 steps of warm-up do not fit into 100 steps"):
-        Cosine(warmup=200).check(100)
+@pytest.mark.parametrize(
+    ("schedule", "steps", "told"),
+    [
+        (Cosine(warmup=200), 100, "200 steps of warm-up do not fit into 100 steps; write a share: 0.05"),
+        (
+            Cosine(warmup=0.999),
+            20,
+            "0.999 of the steps: 20 steps of warm-up do not fit into 20 steps; write a smaller share: 0.05",
+        ),
+    ],
+)
+def test_a_warmup_that_does_not_fit_is_refused_with_what_was_written(schedule: Schedule, steps: int, told: str) -> None:
+    with pytest.raises(Mistake) as raised:
+        schedule.check(steps)
+    assert str(raised.value) == f"schedule.warmup: {told}"
 
 
-def test_a_decay_that_overlaps_the_warmup_is_refused() -> None:
-    with pytest.raises(Mistake, match="60 steps of warm-up and 50 of decay do not fit into 100 steps; write shares"):
-        Wsd(warmup=0.6, decay=0.5).check(100)
+def test_a_decay_that_overlaps_the_warmup_is_refused_with_what_was_written() -> None:
+    with pytest.raises(Mistake) as raised:
+        Wsd(warmup=0.6, decay=50).check(100)
+    assert str(raised.value) == (
+        "schedule.decay: warmup 0.6 and decay 50.0: 60 steps of warm-up and 50 of decay do not fit into "
+        "100 steps; write shares: warmup 0.05 and decay 0.2"
+    )
 
 
 @pytest.mark.parametrize("fields", [{"warmup": -0.1}, {"warmup": 1.5}, {"final": 1.1}])
