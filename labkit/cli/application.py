@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labkit.cli.flags import Application
+from labkit.cli.flags import Application, Group
 from labkit.cli.options import Debug
 from labkit.tracking.streams import lenient
 
@@ -84,7 +84,27 @@ def _say_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+class Telling(Group):
+    """The application, whose faults of any option, in whichever command, show the value that was typed."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message += _typed(error.__cause__)
+            raise
+
+
+def _typed(fault: BaseException | None) -> str:
+    """What was typed, of a fault that pydantic found, whose messages leave it out."""
+    errors = getattr(fault, "errors", None)
+    if errors is None:
+        return ""
+    value = str(errors()[0]["input"])
+    return f" (got {_clipped(value) if value.strip() else repr(value)})"
+
+
+@app.callback(cls=Telling)
 def everywhere(
     *,
     debug: Debug = False,

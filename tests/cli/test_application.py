@@ -46,3 +46,20 @@ def test_help_shows_no_type_beside_a_flag(words: list[str]) -> None:
     told = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
     assert (told.exit_code, "--debug" in told.stdout or words == ["bench"]) == (0, True)
     assert "bool" not in told.stdout.lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "--steps", "-5"], "'--steps': Input should be greater than or equal to 1 (got -5)"),
+        (["run", "--steps", "2.5"], "unable to parse string as an integer (got 2.5)"),
+        (["run", "--seeds", "1e9"], "unable to parse string as an integer (got 1e9)"),
+        (["run", "--seeds="], "(got '')"),
+        (["sweep", "--trials", "0"], "'--trials': Input should be greater than or equal to 1 (got 0)"),
+        (["bench", "train", "--seconds", "soon"], "unable to parse string as a number (got soon)"),
+        (["run", "--runs="], "'--runs': write the name of a folder "),
+    ],
+)
+def test_a_bad_value_of_an_option_is_shown(words: list[str], told: str) -> None:
+    ended = CliRunner().invoke(app, [*words, "FILE"], env={"COLUMNS": "200"})
+    assert (ended.exit_code, told in ended.output) == (2, True)
