@@ -294,12 +294,16 @@ def check_writable(runs: Path) -> None:
 
 
 def _check_length(job: Job, store: Store) -> None:
-    """Raise Mistake where a split is shorter than one window."""
-    try:
-        for split in (store.train, store.val, *(whole.split for whole in store.also.values())):
+    """Raise Mistake where a split is shorter than one window, with how many copies were left out of its text."""
+    facts = store.facts()
+    also = [(whole.split, whole.facts()["duplicates"]) for whole in store.also.values()]
+    for split, copies in ((store.train, facts["duplicates"]), (store.val, facts["duplicates"]), *also):
+        try:
             require_window(split, job.spec.model.context)
-    except Mistake as error:
-        raise Mistake(f"{job.counted.arm.name}: {error}") from error
+        except Mistake as error:
+            left_out = "1 exact copy was" if copies == 1 else f"{copies:,} exact copies were"
+            told = f" {left_out} left out of the documents." if copies else ""
+            raise Mistake(f"{job.counted.arm.name}: {error}{told}") from error
 
 
 def _bury(job: Job, answer: Answer) -> None:

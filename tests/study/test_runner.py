@@ -292,6 +292,27 @@ def test_changed_data_makes_it_another_run(project: Path) -> None:
     assert finals(runs) != before
 
 
+@pytest.mark.parametrize(
+    ("copies", "told"),
+    [
+        (0, ""),
+        (1, " 1 exact copy was left out of the documents."),
+        (3, " 3 exact copies were left out of the documents."),
+    ],
+)
+def test_a_split_that_is_too_short_tells_how_many_copies_were_left_out(project: Path, copies: int, told: str) -> None:
+    for file in (project / "text").iterdir():
+        file.unlink()
+    (project / "text" / "own.txt").write_text("a b c " * 20)
+    for index in range(copies + 1):
+        (project / "text" / f"{index}.txt").write_text("d e f " * 20)
+    made = driver(project / "experiments" / "theta.py", project / "runs", Asked(sets=["model.context=512"]))
+    with pytest.raises(Mistake) as raised:
+        made.prepare()
+    assert "fewer than one window of context + 1 = 513" in str(raised.value)
+    assert str(raised.value).partition("write a context of at most ")[2].partition(".")[2] == told
+
+
 BROKEN = '''
 import sys
 from typing import Literal
