@@ -42,6 +42,14 @@ def number_or_auto(value: Any) -> Any:
     return number
 
 
+def each_once(values: tuple[int, ...]) -> tuple[int, ...]:
+    """Numbers of which none is said twice. Raises ValueError."""
+    twice = [value for value in values if values.count(value) > 1]
+    if twice:
+        raise ValueError(f"{twice[0]} stands twice; write each once: {list(dict.fromkeys(values))}")
+    return values
+
+
 class Seed(Spec):
     """What the randomness of a run is keyed by; a plain number sets all three."""
 
@@ -103,7 +111,7 @@ class Evaluation(Spec):
     """Evaluations on the way, evenly spaced, the last at the last step."""
     windows: Annotated[int, Field(gt=0, le=2**31)] = 64
     """How many windows of the training length each of them reads."""
-    beyond: tuple[Annotated[int, Field(ge=2, le=4096)], ...] = (2, 4)
+    beyond: Annotated[tuple[Annotated[int, Field(ge=2, le=4096)], ...], AfterValidator(each_once)] = (2, 4)
     """Multiples of the training length whose loss is measured at the end, where the position encoding can."""
     also: Sets = ()
     """Further validation sets by name, {"books": {"kind": "text", "path": "books/*.txt"}}: each is scored as a whole

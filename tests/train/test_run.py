@@ -58,6 +58,12 @@ def test_evaluations_are_evenly_spaced_and_the_last_is_at_the_last_step() -> Non
     assert Evaluation(points=3).steps(10) == (3, 6, 10)
 
 
+@pytest.mark.parametrize(("beyond", "told"), [([2, 2], "2 stands twice; write each once: [2]"), ([4, 2, 4], "[4, 2]")])
+def test_a_length_that_is_said_twice_is_refused(beyond: list[int], told: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(told)):
+        Evaluation().patched({"beyond": beyond})
+
+
 def test_mup_refuses_an_optimizer_that_does_not_say_how_its_rate_follows_the_width(lab, own_imports: None) -> None:
     class Sign(Optimizer):
         """w ← w - lr sign(g)."""
