@@ -1,6 +1,7 @@
 """From text to tokens and back to bytes: what a tokenizer is once it is trained or loaded."""
 
 import json
+import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from labkit.data.hub import reason
+from labkit.spec import Mistake
 
 if TYPE_CHECKING:
     import tokenizers
@@ -85,10 +89,19 @@ class LibraryEncoder(Encoder):
         return table
 
     def encode(self, texts: Sequence[bytes]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-        encodings = self._tokenizer.encode_batch_fast([text.decode() for text in texts], add_special_tokens=False)
-        ids = [encoding.ids for encoding in encodings]
+        ids = self._ids([text.decode() for text in texts])
         counts = np.fromiter(map(len, ids), np.int64, len(ids))
         return np.fromiter(chain.from_iterable(ids), np.uint32, int(counts.sum())), counts
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        """The tokens of each text. Raises Mistake where the tokenizer fails on one."""
+        try:
+            return [one.ids for one in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        except Exception as error:  # the library raises Exception itself
+            raise Mistake(
+                f"tokenizer.path: this tokenizer cannot encode the text: {reason(error)}. "
+                "Mend its tokenizer.json, or choose a byte-level one, which has a token for every text."
+            ) from error
 
     def normal(self, text: bytes) -> bytes:
         """Characters are composed (NFC) where the tokenizer does so; no other change of a text is accounted for."""
@@ -120,6 +133,6 @@ _ALPHABET = byte_alphabet()
 def _bytes_of(token: str, byte_level: bool) -> bytes:
     if byte_level:
         return bytes(_ALPHABET[c] for c in token) if _ALPHABET.keys() >= set(token) else token.encode()
-    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):  # SentencePiece's bytes
+    if re.fullmatch("<0x[0-9A-Fa-f]{2}>", token):  # SentencePiece's bytes
         return bytes([int(token[3:5], 16)])
     return token.replace("\u2581", " ").encode()

@@ -15,6 +15,7 @@ from typing import Any
 
 from labkit.data import Store, prepare
 from labkit.spec import Mistake
+from labkit.study.loading import line_of, said, short
 from labkit.tracking.progress import Advance, Progress
 from labkit.train.run import RunSpec
 
@@ -79,8 +80,16 @@ def _prepare(spec: RunSpec, base: Path, pipe: Connection) -> None:
     except OSError as error:
         pipe.send(("failed", error))
     except BaseException as error:
-        traceback.print_exc()
-        pipe.send(("failed", Mistake(f"data: {type(error).__name__}: {error}")))
+        pipe.send(("failed", _mistake(error, base)))
+
+
+def _mistake(error: BaseException, base: Path) -> Mistake:
+    """An error of a library or of a user's own component in one line; its traceback comes along for --debug."""
+    nowhere = base / "-"
+    line = line_of(error, nowhere)
+    mistake = Mistake(f"{line if line != short(nowhere) else 'data'}: {said(error)}")
+    mistake.add_note("".join(traceback.format_exception(error)))
+    return mistake
 
 
 class _Told(Progress):

@@ -109,6 +109,13 @@ def test_a_tokenizer_without_a_word_for_the_text_is_refused(tmp_path: Path, poem
         stored(tmp_path, library, poem)
 
 
+def test_a_tokenizer_that_fails_on_the_text_is_refused_in_one_line(tmp_path: Path, poem: str) -> None:
+    library = Library(models.WordLevel({"the": 0}, unk_token="<unk>"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    with pytest.raises(Mistake, match=r"^tokenizer\.path: this tokenizer cannot encode the text: [^\n]*byte-level"):
+        stored(tmp_path, library, poem, end="the")
+
+
 def test_sentencepiece_bytes_and_spaces_are_told(tmp_path: Path, poem: str) -> None:
     vocab = (
         {"</s>": 0, "<unk>": 1} | {f"<0x{value:02X}>": 2 + value for value in range(256)} | {"\u2581": 258, "t": 259}

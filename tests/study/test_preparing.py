@@ -62,6 +62,20 @@ def test_a_mistake_in_the_data_is_one_here(project: Path, spec: RunSpec) -> None
         prepare_apart(spec.patched({"data.corpus.path": "nowhere"}), project / "experiments", Progress())
 
 
+def test_an_error_of_a_library_is_one_line_here_and_its_traceback_comes_along(
+    project: Path, spec: RunSpec, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def failing(*_: Any) -> None:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(preparing, "prepare", failing)
+    with pytest.raises(Mistake) as caught:
+        prepare_apart(spec, project / "experiments", Progress())
+    assert str(caught.value).endswith(": RuntimeError: no such luck")
+    assert "in failing" in caught.value.__notes__[0]
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_does_not_wait_for_a_library(
     project: Path, spec: RunSpec, monkeypatch: pytest.MonkeyPatch, number: int
