@@ -55,7 +55,7 @@ def as_typed(file: Path, asked: "Asked", command: str = "run", trials: int = 0) 
 
 
 def recorded(folder: Path) -> Any:
-    from labkit.study.loading import recorded_spec
+    from labkit.study.recorded import recorded_spec
 
     return recorded_spec(folder)
 

@@ -150,7 +150,7 @@ def show(
     with answering(debug) as console:
         from labkit.study import views
         from labkit.study.finding import run_of
-        from labkit.study.loading import recorded_costs
+        from labkit.study.recorded import recorded_costs
 
         if not target.endswith(".py") and (Path(target).is_dir() or target.count(":") >= 2):
             folder = run_of(target, runs, console.say).path

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from labkit.model import Costs, costs
 from labkit.spec import Mistake, Spec, ValidationError, closest, explain
 from labkit.study.experiment import Experiment
 from labkit.study.finding import experiment_name, project_root
 from labkit.tracking import source
-from labkit.tracking.record import Run
 from labkit.train.run import RunSpec
 
 RESERVED = ("mlflow.db", "mlflow-artifacts")
@@ -119,28 +117,6 @@ def _meant(path: Path, kind: str) -> str:
 def _defines(file: Path) -> bool:
     """Whether a file has a line that makes an experiment or a sweep, read as text."""
     return re.search(r"^(experiment|sweep)\b.*=", file.read_text(errors="replace"), re.MULTILINE) is not None
-
-
-def recorded_spec(folder: Path) -> RunSpec:
-    """A run's spec; its own sources are loaded, for the components that they define.
-
-    Raises Mistake for a folder that holds no run.
-    """
-    run = Run(folder.absolute())
-    if not run.record():
-        example = "runs/<experiment>/<edition>/<variant>/<run>"
-        raise Mistake(f"{folder}: this folder holds no run; write an experiment's file, or {example}")
-    for file in run.record().get("sources", {}):
-        with faults_of(run.source / file):
-            source.load(run.source / file, run.source)
-    with faults_of(folder / "spec.json", str(folder / "spec.json")):
-        return RunSpec.from_json(run.spec())
-
-
-def recorded_costs(folder: Path, spec: RunSpec) -> Costs:
-    """What the model of a run's spec takes. Raises Mistake where its tokenizer is not there."""
-    with faults_of(folder / "spec.json", str(folder / "spec.json")):
-        return costs(spec.model, spec.tokenizer.size(Path(Run(folder).record()["base"])))
 
 
 def named_baseline(name: str, root: Path) -> RunSpec:
