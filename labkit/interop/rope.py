@@ -32,6 +32,8 @@ KEYS = {
     },
 }
 """For each rope_type, its keys and the fields of a RopeScaling; YaRN's mscales make up its attention factor."""
+NEEDED = {"linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor"), "yarn": ("factor",)}
+"""For each, the keys that transformers does not load a config without."""
 KINDS: dict[type[RopeScaling], str] = {LinearScaling: "linear", Llama3Scaling: "llama3", YarnScaling: "yarn"}
 
 
@@ -70,13 +72,14 @@ class Rotation(Clause):
         """The paths below position.scaling."""
         if kind == "default":
             return {}
-        said = {key: value for key, value in said.items() if value is not None}
-        if ORIGINAL in said and whole(f"config.json: rope_parameters.{ORIGINAL}", said[ORIGINAL]) == context:
-            said.pop(ORIGINAL)  # as where it is left out
+        said = {key: value for key, value in said.items() if value is not None or (kind, key) == ("yarn", "factor")}
+        original = whole(f"config.json: rope_parameters.{ORIGINAL}", said[ORIGINAL]) if ORIGINAL in said else None
+        if missing := next((key for key in NEEDED[kind] if key not in said), ""):
+            raise Mistake(f"config.json: rope_parameters.{missing} is missing; {kind} rope needs it")
         if kind == "yarn":
             said = completed(said, context)
-        elif "factor" not in said:
-            raise Mistake(f"config.json: rope_parameters.factor is missing; {kind} rope needs it")
+        if original == context:
+            said.pop(ORIGINAL)  # as where it is left out
         fields = {KEYS[kind][key]: value for key, value in said.items()}
         return {"position.scaling.kind": kind} | {f"position.scaling.{name}": value for name, value in fields.items()}
 
@@ -94,11 +97,15 @@ class Rotation(Clause):
 
 
 def completed(said: dict[str, Any], context: int) -> dict[str, Any]:
-    """YaRN's parameters with what transformers makes of those that are left out."""
+    """YaRN's parameters with what transformers makes of those that are left out, or null. Raises Mistake."""
     said = dict(said)
     mscale, over = said.pop("mscale", None), said.pop("mscale_all_dim", None)
-    if "factor" not in said:
-        said["factor"] = context / said.get(ORIGINAL, context)
+    if said["factor"] is None and ORIGINAL not in said:
+        raise Mistake(
+            f"config.json: rope_parameters.factor = None needs {ORIGINAL}, which is missing; write one of them"
+        )
+    if said["factor"] is None:
+        said["factor"] = context / said[ORIGINAL]
     if "attention_factor" not in said and mscale and over:
         growth = 0.1 * math.log(max(1.0, positive("rope_parameters.factor", said["factor"])))
         up, down = positive("rope_parameters.mscale", mscale), positive("rope_parameters.mscale_all_dim", over)

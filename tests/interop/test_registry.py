@@ -78,6 +78,10 @@ CONFIG = {"model_type": "llama", **ARCHITECTURES["llama"].config(LLAMA), "vocab_
         ("rope_parameters", {"rope_type": "dynamic", "factor": 2.0}, "rope_type = 'dynamic'"),
         ("rope_parameters", {"rope_type": "default", "sections": [1, 2]}, "rope_parameters.sections = [1, 2]"),
         ("rope_parameters", {"rope_type": "llama3"}, "rope_parameters.factor is missing"),
+        ("rope_parameters", {"rope_type": "llama3", "factor": 8.0}, "rope_parameters.low_freq_factor is missing"),
+        ("rope_parameters", {"rope_type": "linear", "factor": None}, "rope_parameters.factor is missing; linear rope"),
+        ("rope_parameters", {"rope_type": "yarn"}, "rope_parameters.factor is missing; yarn rope needs it"),
+        ("rope_parameters", {"rope_type": "yarn", "factor": None}, "rope_parameters.factor = None needs original_max"),
         (
             "rope_parameters",
             {"rope_theta": -1.0},
@@ -140,6 +144,13 @@ def test_a_missing_size_and_an_unknown_architecture_are_named() -> None:
     for model_type in ("mamba", ["llama"]):
         with pytest.raises(Mistake, match=r"config\.json: model_type = "):
             named({"model_type": model_type})
+
+
+@pytest.mark.parametrize(("original", "factor"), [(8, 2.0), (16, 1.0)])
+def test_yarns_factor_is_the_ratio_of_the_lengths_where_it_is_null(original: int, factor: float) -> None:
+    yarn = {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": original}
+    spec = ARCHITECTURES["llama"].spec({**CONFIG, "max_position_embeddings": 16, "rope_parameters": yarn})
+    assert f"scaling=yarn(factor={factor:g}" in spec.position.label
 
 
 def test_configs_of_older_versions_are_read_alike() -> None:
