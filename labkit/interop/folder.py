@@ -53,6 +53,11 @@ class Stored:
         if tensor.dtype not in READ:
             known = ", ".join(str(dtype).removeprefix("torch.") for dtype in READ)
             raise Mistake(f"{self.folder}: {name} holds {tensor.dtype}, not one of {known}: save it unquantized")
+        if n_others := tensor.numel() - int(tensor.isfinite().sum()):
+            raise Mistake(
+                f"{self.folder}: {name} holds {n_others:,} values of {tensor.numel():,} that are NaN or infinite; "
+                "no text could be scored with it: take weights from before the training diverged"
+            )
         return tensor
 
     def check_all_read(self, tied_to: Tensor | None) -> None:

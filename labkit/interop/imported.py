@@ -19,7 +19,7 @@ from labkit.interop import folder as theirs
 from labkit.interop.clauses import whole
 from labkit.model import ModelSpec, Transformer
 from labkit.spec import Mistake, ValidationError, explain, lean
-from labkit.tracking.atomic import read_json, write_json
+from labkit.tracking.atomic import Damaged, read_json, write_json
 from labkit.train.tensors import write_tensors
 
 VERSION = 1
@@ -27,13 +27,25 @@ MODEL, WEIGHTS = "model.json", "weights.safetensors"
 
 
 def import_folder(source: Path, target: Path) -> ModelSpec:
-    """Write the model of a transformers folder as labkit's own. Raises Mistake for what labkit cannot express."""
+    """Write the model of a transformers folder as labkit's own; one that was imported from there before is replaced.
+
+    Raises Mistake for what labkit cannot express, and for a target that holds anything else.
+    """
     spec, vocab_size, weights = theirs.read(source)
-    theirs.make_room(target, own=(MODEL, WEIGHTS))
+    theirs.make_room(target, own=(MODEL, WEIGHTS) if _is_from(source, target) else ())
     write_tensors(weights, target / WEIGHTS)
     about = {"version": VERSION, "source": str(source.absolute()), "vocab_size": vocab_size, "spec": spec.as_json()}
     write_json(target / MODEL, about)
     return spec
+
+
+def _is_from(source: Path, target: Path) -> bool:
+    """Whether a folder holds what was imported from this source."""
+    try:
+        said = read_json(target / MODEL).get("source")
+    except Damaged:
+        return False
+    return isinstance(said, str) and Path(said).resolve() == source.resolve()
 
 
 def as_python(spec: ModelSpec) -> str:

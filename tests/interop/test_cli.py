@@ -9,8 +9,10 @@ import torch
 from typer.testing import CliRunner
 
 from labkit.cli import app
-from labkit.interop import as_python, export_model, load
+from labkit.components.parameters import logical
+from labkit.interop import as_python, export_model, import_folder, load
 from labkit.model import ModelSpec, Transformer
+from labkit.spec import Mistake
 
 EXPERIMENT = """
 from labkit import Experiment, vary
@@ -30,6 +32,12 @@ PARTS: dict[str, Any] = {
     "head": "tied",
     "init": "normal",
 }
+
+
+def initialized(spec: ModelSpec) -> Transformer:
+    model = Transformer(spec, 100)
+    model.initialize(0)
+    return model
 
 
 @pytest.mark.usefixtures("no_drawings")
@@ -66,7 +74,7 @@ def test_a_run_goes_out_to_transformers_and_comes_in_again(
 def test_what_is_imported_is_printed_as_a_baseline_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     spec = ModelSpec(d_model=32, n_layers=2, context=64, **PARTS)
-    export_model(Transformer(spec, 100), tmp_path / "theirs")
+    export_model(initialized(spec), tmp_path / "theirs")
     (tmp_path / "theirs" / "tokenizer.json").write_text("{}")
     said = CliRunner().invoke(app, ["import", "theirs"])
     assert said.exit_code == 0, said.output
@@ -75,6 +83,27 @@ def test_what_is_imported_is_printed_as_a_baseline_is_written(tmp_path: Path, mo
     assert places["model"] == load("imported/theirs")[0]
     assert '    norm={"kind": "rms", "eps": 1e-05},\n    residual="pre",\n' in said.stdout
     assert f'{{"kind": "pretrained", "path": "{tmp_path}/theirs/tokenizer.json"}}' in said.stderr
+
+
+def test_an_import_replaces_itself_but_no_other_model(tmp_path: Path) -> None:
+    for name, width in (("one", 32), ("two", 64)):
+        export_model(initialized(ModelSpec(d_model=width, n_layers=1, context=64, **PARTS)), tmp_path / name)
+    target = tmp_path / "in"
+    for _ in range(2):
+        import_folder(tmp_path / "one", target)
+    with pytest.raises(Mistake, match=r"in: holds model\.json already; write the name of a new folder, or remove this"):
+        import_folder(tmp_path / "two", target)
+    assert load(target)[0].d_model == 32
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_weights_that_are_no_numbers_are_refused_by_name(tmp_path: Path, value: float) -> None:
+    model = initialized(ModelSpec(d_model=32, n_layers=1, context=64, **PARTS))
+    logical(model)["layers.0.feedforward.up.weight"][3, 4] = value
+    export_model(model, tmp_path / "theirs")
+    with pytest.raises(Mistake, match=r"model\.layers\.0\.mlp\.up_proj\.weight holds 1 values of [\d,]+ that are NaN"):
+        import_folder(tmp_path / "theirs", tmp_path / "in")
+    assert not (tmp_path / "in").exists()
 
 
 def test_a_pattern_is_printed_so_too() -> None:
