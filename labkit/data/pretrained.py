@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import tokenizers
 
 
+MOST = 2**24
+"""Ids that a tokenizer can have: an embedding of more rows would fit no machine, and the library dies of such gaps."""
+
+
 class Pretrained(Tokenizer):
     """A tokenizer.json, from a file or from the Hugging Face hub.
 
@@ -75,7 +79,18 @@ def _loaded(file: Path, changed: int, end: str) -> LibraryEncoder:
         tokenizer = Library.from_file(str(file))
     except Exception as error:  # the library raises Exception itself
         raise Mistake(f"tokenizer.path: {file} is not a tokenizer.json: {reason(error)}.") from error
+    _check_ids(file, tokenizer)
     return LibraryEncoder(tokenizer, _end(tokenizer, end))
+
+
+def _check_ids(file: Path, tokenizer: "tokenizers.Tokenizer") -> None:
+    """Raise Mistake for an id that no embedding has a row for."""
+    for token, index in tokenizer.get_vocab(with_added_tokens=True).items():
+        if index >= MOST:
+            raise Mistake(
+                f"tokenizer.path: {file} gives the token {token!r} the id {index}, but ids are below {MOST:,}. "
+                "Mend the file, or choose another tokenizer."
+            )
 
 
 def _end(tokenizer: "tokenizers.Tokenizer", end: str) -> int:

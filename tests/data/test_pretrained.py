@@ -140,6 +140,14 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
         Pretrained(path="tokenizer.json").size(tmp_path)
 
 
+def test_a_vocabulary_that_no_embedding_could_hold_is_refused(tmp_path: Path) -> None:
+    described = json.loads(Library(models.WordLevel({"the": 0}, unk_token="the")).to_str())
+    described["model"]["vocab"]["of"] = 2**32 - 1
+    (tmp_path / "tokenizer.json").write_text(json.dumps(described))
+    with pytest.raises(Mistake, match=r"tokenizer\.path: .* gives the token 'of' the id 4294967295, but ids are below"):
+        Pretrained(path="tokenizer.json", end="the").size(tmp_path)
+
+
 def test_a_revision_of_a_file_that_is_here_is_refused(tmp_path: Path, library: Library, poem: str) -> None:
     with pytest.raises(
         Mistake, match=r"tokenizer\.revision: v2 changes nothing where .*tokenizer\.json is here; leave"
