@@ -78,8 +78,9 @@ def require_window(split: Split, length: int) -> None:
     if split.n_tokens <= length:
         remedies = {"train": " or a smaller data.validation", "validation": " or a larger data.validation"}
         shorter = f", or write a context of at most {split.n_tokens - 1}" if split.n_tokens > MIN_CONTEXT else ""
+        has = "1 token" if split.n_tokens == 1 else f"{split.n_tokens} tokens"
         raise Mistake(
-            f"data.corpus: the {split.name} split has {split.n_tokens} tokens, fewer than one window of context + 1 = "
+            f"data.corpus: the {split.name} split has {has}, fewer than one window of context + 1 = "
             f"{length + 1}. Choose a longer text{remedies.get(split.name, '')}{shorter}."
         )
 

@@ -99,7 +99,8 @@ class Documents:
         Raises Mistake for a single document.
         """
         if len(self) < 2:
-            raise Mistake(f"data.corpus: {self.n_bytes} bytes of text cannot be split in two. Choose a longer text.")
+            size = "1 byte" if self.n_bytes == 1 else f"{self.n_bytes} bytes"
+            raise Mistake(f"data.corpus: {size} of text cannot be split in two. Choose a longer text.")
         share = fraction * self.n_bytes
         candidates = np.flatnonzero(self.lengths <= max(share, self.lengths.min()))
         order = candidates[np.argsort(self.keys[candidates, 0], kind="stable")]

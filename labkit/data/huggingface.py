@@ -46,7 +46,8 @@ class HuggingFace(Corpus):
     def resolve(self, base: Path, progress: Progress) -> Source:
         if self._is_local(base):
             files = self._files(base)
-            return Source(digest(files, progress), f"{len(files)} files", lambda: self._local(base, files))
+            version = files[0].name if len(files) == 1 else f"{len(files)} files"
+            return Source(digest(files, progress), version, lambda: self._local(base, files))
         commit = commit_of(self.path, self.revision)
         place, streaming = (self.path, self.config), self.streaming
         return Source(commit, commit, lambda: self._documents(*place, revision=commit, streaming=streaming))

@@ -179,7 +179,7 @@ def test_a_home_in_which_no_cache_can_be_made_is_told_as_the_cache(base: Path, m
 
 def test_a_text_of_one_document_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a")
-    with pytest.raises(Mistake, match=r"data\.corpus: 1 bytes of text cannot be split"):
+    with pytest.raises(Mistake, match=r"data\.corpus: 1 byte of text cannot be split"):
         prepare(DATA, Byte(), tmp_path)
 
 
