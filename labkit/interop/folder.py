@@ -87,6 +87,8 @@ def read(folder: Path) -> tuple[ModelSpec, int, dict[str, Tensor]]:
 
 def config_of(folder: Path) -> dict[str, Any]:
     """What config.json says. Raises Mistake where there is none."""
+    if folder.is_file():
+        raise Mistake(f"{folder}: this is a file; write the folder that it lies in, {folder.parent}")
     if not folder.is_dir():
         raise Mistake(f"{folder}: no such folder; write that of a model that transformers saved")
     if config := read_json(folder / "config.json"):

@@ -179,6 +179,14 @@ def test_an_index_that_names_no_files_of_the_folder_is_refused(tmp_path: Path, p
         load(tmp_path)
 
 
+def test_a_file_of_the_folder_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+    export_model(model_of(LLAMA), tmp_path)
+    with pytest.raises(Mistake, match=rf"config\.json: this is a file; write the folder that it lies in, {tmp_path}$"):
+        load(tmp_path / "config.json")
+    with pytest.raises(Mistake, match=r"gone: no such folder"):
+        load(tmp_path / "gone")
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.float8_e4m3fn])
 def test_numbers_that_are_not_the_weights_themselves_are_not_taken_for_them(tmp_path: Path, dtype: torch.dtype) -> None:
     export_model(model_of(LLAMA), tmp_path)
