@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -27,25 +27,31 @@ MODEL, WEIGHTS = "model.json", "weights.safetensors"
 
 
 def import_folder(source: Path, target: Path) -> ModelSpec:
-    """Write the model of a transformers folder as labkit's own; one that was imported from there before is replaced.
+    """Write the model of a transformers folder as labkit's own; where this very model is already, it is written again.
 
     Raises Mistake for what labkit cannot express, and for a target that holds anything else.
     """
     spec, vocab_size, weights = theirs.read(source)
-    theirs.make_room(target, own=(MODEL, WEIGHTS) if _is_from(source, target) else ())
-    write_tensors(weights, target / WEIGHTS)
     about = {"version": VERSION, "source": str(source.absolute()), "vocab_size": vocab_size, "spec": spec.as_json()}
+    theirs.make_room(target, own=(MODEL, WEIGHTS) if _is_there(target, about, weights) else ())
+    write_tensors(weights, target / WEIGHTS)
     write_json(target / MODEL, about)
     return spec
 
 
-def _is_from(source: Path, target: Path) -> bool:
-    """Whether a folder holds what was imported from this source."""
+def _is_there(folder: Path, about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:
+    """Whether a folder holds a model of this spec and these weights, wherever it came from.
+
+    Its source does not tell: another model may lie there by now.
+    """
     try:
-        said = read_json(target / MODEL).get("source")
-    except Damaged:
+        if {**read_json(folder / MODEL), "source": ""} != {**about, "source": ""}:
+            return False
+        with safe_open(folder / WEIGHTS, framework="pt") as file:
+            names = sorted(file.keys())
+            return names == sorted(weights) and all(torch.equal(file.get_tensor(name), weights[name]) for name in names)
+    except (Damaged, OSError, SafetensorError):
         return False
-    return isinstance(said, str) and Path(said).resolve() == source.resolve()
 
 
 def as_python(spec: ModelSpec) -> str:

@@ -86,14 +86,35 @@ def test_what_is_imported_is_printed_as_a_baseline_is_written(tmp_path: Path, mo
 
 
 def test_an_import_replaces_itself_but_no_other_model(tmp_path: Path) -> None:
-    for name, width in (("one", 32), ("two", 64)):
-        export_model(initialized(ModelSpec(d_model=width, n_layers=1, context=64, **PARTS)), tmp_path / name)
+    spec = ModelSpec(d_model=32, n_layers=1, context=64, **PARTS)
+    trained = initialized(spec)
+    logical(trained)["embedding.weight"][0] += 1
+    wide = initialized(spec.patched({"d_model": 64}))
+    for name, model in (("one", initialized(spec)), ("copy", initialized(spec)), ("trained", trained), ("wide", wide)):
+        export_model(model, tmp_path / name)
     target = tmp_path / "in"
-    for _ in range(2):
-        import_folder(tmp_path / "one", target)
-    with pytest.raises(Mistake, match=r"in: holds model\.json already; write the name of a new folder, or remove this"):
-        import_folder(tmp_path / "two", target)
-    assert load(target)[0].d_model == 32
+    for name in ("one", "one", "copy"):
+        import_folder(tmp_path / name, target)
+    before = (target / "weights.safetensors").read_bytes()
+    for name in ("trained", "wide"):
+        with pytest.raises(
+            Mistake, match=r"in: holds model\.json already; write the name of a new folder, or remove t"
+        ):
+            import_folder(tmp_path / name, target)
+    assert (target / "weights.safetensors").read_bytes() == before
+
+
+def test_another_model_at_the_same_place_is_another_model(tmp_path: Path) -> None:
+    spec = ModelSpec(d_model=32, n_layers=1, context=64, **PARTS)
+    export_model(initialized(spec), tmp_path / "out")
+    import_folder(tmp_path / "out", tmp_path / "in")
+    (tmp_path / "out").rename(tmp_path / "before")
+    export_model(initialized(spec.patched({"norm.eps": 1e-6})), tmp_path / "out")
+    with pytest.raises(Mistake, match=r"in: holds model\.json already"):
+        import_folder(tmp_path / "out", tmp_path / "in")
+    (tmp_path / "in" / "model.json").write_text("{")
+    with pytest.raises(Mistake, match=r"in: holds model\.json already"):
+        import_folder(tmp_path / "before", tmp_path / "in")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
