@@ -14,6 +14,9 @@ from labkit.train.loop import train
 from labkit.train.run import RunSpec, Runtime
 from tests.specs import TINY
 
+LARGEST = 1024
+"""The longest context of a test here. Those of that length run on a GPU alone, where a shorter text would be seen."""
+
 
 @dataclass
 class Lab:
@@ -52,12 +55,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("corpus")
     words = ["the", "cat", "sat", "on", "a", "mat", "while", "rain", "fell", "and", "dog", "ran", "home"]
     chooser = random.Random(0)
-    text = "\n".join(" ".join(chooser.choices(words, k=9)) + "." for _ in range(200))
+    text = "\n".join(" ".join(chooser.choices(words, k=9)) + "." for _ in range(300))
     (folder / "text.txt").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_CACHE", str(folder / "cache"))
         spec = RunSpec.from_json(TINY)
-        yield prepare(spec.data, spec.tokenizer, folder)
+        made = prepare(spec.data, spec.tokenizer, folder)
+        assert made.val.n_tokens > LARGEST
+        yield made
 
 
 @pytest.fixture
