@@ -51,3 +51,11 @@ def written(annotation: Any) -> str:
         module = "" if annotation.__module__ == "builtins" else f"{annotation.__module__}."
         return f"{module}{annotation.__qualname__}"
     return str(annotation).replace("typing.", "")
+
+
+def each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values of which none is said twice. Raises ValueError."""
+    twice = [value for value in values if values.count(value) > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} stands twice; write each once: {list(dict.fromkeys(values))}")
+    return values

@@ -6,10 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from labkit.data.corpus import Corpus, Document, Source
 from labkit.data.files import digest
+from labkit.fieldtypes import each_once
 from labkit.spec import Mistake, Words
 from labkit.tracking.progress import Progress
 
@@ -18,7 +19,7 @@ class Packages(Corpus):
     """The Python source of installed packages, a file a document; what is not UTF-8 is left out."""
 
     kind: Literal["packages"] = "packages"
-    names: Annotated[tuple[Words, ...], Field(min_length=1)]
+    names: Annotated[tuple[Words, ...], Field(min_length=1), AfterValidator(each_once)]
     """As they are imported: "torch", "scipy". Other versions of them are another text, and the record says which."""
 
     def look(self, base: Path) -> None:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from labkit.data import DataSpec, Tokenizer
 from labkit.data.further import Sets
+from labkit.fieldtypes import each_once
 from labkit.kernels import Kernels
 from labkit.model import ModelSpec, costs
 from labkit.optim.optimizer import Optimizer
@@ -40,14 +41,6 @@ def number_or_auto(value: Any) -> Any:
     if number != "auto" and not (type(number) is int and 1 <= number <= MOST_SIDE_BY_SIDE):
         raise ValueError(f"{value!r} is no number of runs; write auto, or 1 to {MOST_SIDE_BY_SIDE}")
     return number
-
-
-def each_once(values: tuple[int, ...]) -> tuple[int, ...]:
-    """Numbers of which none is said twice. Raises ValueError."""
-    twice = [value for value in values if values.count(value) > 1]
-    if twice:
-        raise ValueError(f"{twice[0]} stands twice; write each once: {list(dict.fromkeys(values))}")
-    return values
 
 
 class Seed(Spec):

@@ -2,6 +2,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from labkit.data import Packages
 from labkit.data.packages import sources
@@ -33,6 +34,11 @@ def test_every_file_of_python_is_a_document_and_nothing_is_imported(package: Pat
 
 def test_packages_follow_on_each_other_in_the_order_of_their_names(package: Path) -> None:
     assert text("of_three", "rich")[:2] == text("rich", "of_three")[-2:]
+
+
+def test_a_package_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"'rich' stands twice; write each once: \['rich', 'torch'\]"):
+        Packages(names=("rich", "torch", "rich"))
 
 
 def test_a_record_can_say_which_versions_it_was(package: Path) -> None:
