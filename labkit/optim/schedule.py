@@ -31,6 +31,11 @@ def length(duration: float, steps: int) -> int:
     return round(duration * steps) if duration < 1 else int(duration)
 
 
+def _typed(duration: float) -> str:
+    """A duration as it is written: a share, or a number of steps."""
+    return repr(duration if duration < 1 else int(duration))
+
+
 class Schedule(Choice):
     """How the learning rate rises and falls."""
 
@@ -49,10 +54,11 @@ class Schedule(Choice):
     def check(self, steps: int) -> None:
         """Raises Mistake if a run of so many steps would end before the warm-up does."""
         if (rise := length(self.warmup, steps)) >= steps > 1:
-            said, smaller = (f"{self.warmup!r} of the steps: ", "smaller ") if self.warmup < 1 else ("", "")
+            said, less = ("", f"at most {steps - 1}, or a share")
+            if self.warmup < 1:
+                said, less = f"{self.warmup!r} of the steps: ", "a smaller share"
             raise Mistake(
-                f"schedule.warmup: {said}{rise} steps of warm-up do not fit into {steps} steps; "
-                f"write a {smaller}share: 0.05"
+                f"schedule.warmup: {said}{rise} steps of warm-up do not fit into {steps} steps; write {less}: 0.05"
             )
 
 
@@ -129,6 +135,7 @@ class Wsd(Schedule):
         rise, fall = length(self.warmup, steps), length(self.decay, steps)
         if rise + fall > steps > 1:
             raise Mistake(
-                f"schedule.decay: warmup {self.warmup!r} and decay {self.decay!r}: {rise} steps of warm-up and "
-                f"{fall} of decay do not fit into {steps} steps; write shares: warmup 0.05 and decay 0.2"
+                f"schedule.decay: warmup {_typed(self.warmup)} and decay {_typed(self.decay)}: {rise} steps of warm-up "
+                f"leave {steps - rise} of {steps} for {fall} of decay; write at most {steps - rise}, or shares: "
+                "warmup 0.05 and decay 0.2"
             )

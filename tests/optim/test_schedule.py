@@ -86,7 +86,7 @@ def test_a_single_step_is_never_at_rate_zero() -> None:
 @pytest.mark.parametrize(
     ("schedule", "steps", "told"),
     [
-        (Cosine(warmup=200), 100, "200 steps of warm-up do not fit into 100 steps; write a share: 0.05"),
+        (Cosine(warmup=200), 100, "200 steps of warm-up do not fit into 100 steps; write at most 99, or a share: 0.05"),
         (
             Cosine(warmup=0.999),
             20,
@@ -104,8 +104,8 @@ def test_a_decay_that_overlaps_the_warmup_is_refused_with_what_was_written() -> 
     with pytest.raises(Mistake) as raised:
         Wsd(warmup=0.6, decay=50).check(100)
     assert str(raised.value) == (
-        "schedule.decay: warmup 0.6 and decay 50.0: 60 steps of warm-up and 50 of decay do not fit into "
-        "100 steps; write shares: warmup 0.05 and decay 0.2"
+        "schedule.decay: warmup 0.6 and decay 50: 60 steps of warm-up leave 40 of 100 for 50 of decay; "
+        "write at most 40, or shares: warmup 0.05 and decay 0.2"
     )
 
 
