@@ -79,12 +79,17 @@ def _make(
     if data.corpus.resolve(base, progress).contents != source.contents:
         raise Mistake("data.corpus: the corpus changed while it was read. Run again when it stays as it is.")
     unique = gathered.unique()
-    sides = dict(zip(("train", "validation"), unique.split(data.validation), strict=True))
+    n_copies = len(gathered) - len(unique)
+    try:
+        sides = dict(zip(("train", "validation"), unique.split(data.validation), strict=True))
+    except Mistake as mistake:
+        left_out = f" {n_copies:,} of its documents were left out, as exact copies of others." if n_copies else ""
+        raise Mistake(f"{mistake}{left_out}") from mistake
     encoder = tokenizer.encoder(base, training_texts(sides["train"], progress))
     splits = {name: tokenize(side, encoder, folder, name, progress) for name, side in sides.items()}
     (folder / "text").unlink()
     labels = {"corpus": data.corpus.label, "corpus_version": source.version, "tokenizer": tokenizer.label}
-    _describe(folder, encoder, **labels, duplicates=len(gathered) - len(unique), **splits)
+    _describe(folder, encoder, **labels, duplicates=n_copies, **splits)
 
 
 def _describe(folder: Path, encoder: Encoder, **facts: Any) -> None:

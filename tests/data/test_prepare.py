@@ -67,6 +67,13 @@ def test_the_record_learns_what_the_data_is(base: Path) -> None:
     assert facts["train_tokens"] == facts["train_bytes"] + facts["train_documents"]
 
 
+def test_a_text_of_nothing_but_copies_says_so(tmp_path: Path) -> None:
+    for n in range(5):
+        (tmp_path / f"{n}.txt").write_text("a")
+    with pytest.raises(Mistake, match=r"1 byte of text cannot be split in two\. .* 4 of its documents were left out"):
+        prepare(DataSpec(corpus=Text(path="*.txt"), validation=0.5), Byte(), tmp_path)
+
+
 def test_preparing_again_finds_the_store(base: Path) -> None:
     first = prepare(DATA, Byte(), base)
     made = (first.path / "store.json").stat().st_mtime_ns
