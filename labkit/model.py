@@ -37,7 +37,8 @@ from labkit.components.parameters import Part, Role, draw, logical_parts, parts_
 from labkit.components.parametrization import Standard
 from labkit.components.pattern import Pattern, flat, settled
 from labkit.components.width import Width, resized
-from labkit.spec import Mistake, Spec, explain
+from labkit.faults import explain
+from labkit.spec import Mistake, Spec
 
 LAYERED = ("norm", "residual", "attention", "feedforward", "position")
 """What a pattern may change."""

@@ -18,9 +18,7 @@ from pydantic import ValidationError as ValidationError
 from pydantic_core import PydanticCustomError, core_schema
 
 from labkit.family import Typed, kind_of, lacking
-from labkit.faults import closest as closest
-from labkit.faults import explain as explain
-from labkit.faults import spec_of as spec_of
+from labkit.faults import closest, spec_of
 
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """What fp32 and bf16 hold in full: nearer to zero a number would be zero there, and further out infinite."""

@@ -34,7 +34,8 @@ if __name__ == "__main__":
     awake.begin(sys.argv)
 
 from labkit.data import prepare
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.faults import explain
+from labkit.spec import Mistake, ValidationError
 from labkit.tracking.atomic import Damaged
 from labkit.tracking.record import FINISHED, Busy, Run
 from labkit.tracking.source import load

@@ -14,10 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from labkit.components import Norm, Part, Place, Role, parameter
 from labkit.components.parameters import logical
+from labkit.faults import explain
 from labkit.model import ModelSpec, Transformer, costs
 from labkit.optim.optimizer import Adamw
 from labkit.optim.weights import Weights
-from labkit.spec import Mistake, explain
+from labkit.spec import Mistake
 from tests.specs import SMALL
 
 VOCABULARY = 11

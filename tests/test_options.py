@@ -14,12 +14,13 @@ import torch
 from labkit.components import Norm, Position, Residual
 from labkit.components.attention import Mha
 from labkit.components.parameters import Part, Role, parts_of
+from labkit.faults import explain
 from labkit.model import ModelSpec, Transformer
 from labkit.optim.optimizer import Optimizer
 from labkit.optim.schedule import Schedule
 from labkit.optim.weights import Weight
 from labkit.search.pruners import Pruner
-from labkit.spec import Choice, ValidationError, explain
+from labkit.spec import Choice, ValidationError
 from tests.specs import SMALL
 from tests.test_conformance import FAMILIES, PLACES
 

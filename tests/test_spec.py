@@ -10,8 +10,9 @@ import pytest
 from pydantic import ValidationError
 from pydantic_core import PydanticUndefined
 
+from labkit.faults import explain
 from labkit.model import ModelSpec
-from labkit.spec import Choice, Count, Mistake, Number, Spec, explain
+from labkit.spec import Choice, Count, Mistake, Number, Spec
 
 
 class Wheel(Choice):

@@ -35,7 +35,8 @@ def runtime_for(**fields: Any) -> "Runtime":
 
 def checked(cls: "type[S]", **fields: Any) -> "S":
     """A spec of what was typed; its fields are the command's options."""
-    from labkit.spec import Mistake, ValidationError, explain
+    from labkit.faults import explain
+    from labkit.spec import Mistake, ValidationError
 
     try:
         return cls.from_json(fields)

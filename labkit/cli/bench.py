@@ -167,7 +167,8 @@ def _on_a_gpu() -> None:
 
 def _chosen(option: str, text: str, known: Collection[str]) -> list[Any]:
     """The names in a list, all where it is empty. Raises Mistake for one that is none."""
-    from labkit.spec import Mistake, closest
+    from labkit.faults import closest
+    from labkit.spec import Mistake
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:

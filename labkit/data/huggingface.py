@@ -8,7 +8,8 @@ from typing import Any, Literal
 from labkit.data.corpus import Corpus, Document, Source
 from labkit.data.files import digest, find
 from labkit.data.hub import commit_of, reason
-from labkit.spec import Count, Mistake, Words, closest
+from labkit.faults import closest
+from labkit.spec import Count, Mistake, Words
 from labkit.tracking.progress import Progress
 
 FORMATS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".txt": "text"}

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.faults import explain
 from labkit.interop.canonical import differences, resolved
 from labkit.interop.clauses import REQUIRED, Clause, Config, Paths
 from labkit.interop.tensors import Tensors
 from labkit.model import ModelSpec
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.spec import Mistake, ValidationError
 
 WITHOUT_EFFECT = frozenset(
     (

@@ -15,10 +15,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from labkit.components.parameters import logical
+from labkit.faults import explain
 from labkit.interop import folder as theirs
 from labkit.interop.clauses import whole
 from labkit.model import ModelSpec, Transformer
-from labkit.spec import Mistake, ValidationError, explain, lean
+from labkit.spec import Mistake, ValidationError, lean
 from labkit.tracking.atomic import Damaged, read_json, write_json
 from labkit.train.tensors import write_tensors
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from labkit.faults import closest
 from labkit.search.quiet import unwarned
 from labkit.search.ranges import LogUniform, Range, Value
 from labkit.search.space import Space
-from labkit.spec import Choice, Mistake, Size, closest
+from labkit.spec import Choice, Mistake, Size
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from labkit.faults import explain
 from labkit.search.ranges import Choices, Range, Value, as_range, filled, is_range, written
-from labkit.spec import Mistake, Spec, ValidationError, explain, shown
+from labkit.spec import Mistake, Spec, ValidationError, shown
 
 if TYPE_CHECKING:
     from optuna import Trial

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from labkit.faults import closest, explain
 from labkit.search.measured import check_measured
 from labkit.search.method import Method
 from labkit.search.space import Space
-from labkit.spec import Mistake, Spec, ValidationError, closest, explain, shown
+from labkit.spec import Mistake, Spec, ValidationError, shown
 
 SEED = 1_000_000
 """Of the runs that tune: the seeds of a verdict are others, so that a lucky trial does not win it."""

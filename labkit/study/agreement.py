@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from labkit.data import prepare
+from labkit.faults import closest
 from labkit.kernels import on_device, using
-from labkit.spec import Mistake, closest
+from labkit.spec import Mistake
 from labkit.study.experiment import Arm
 from labkit.study.loading import Loaded
 from labkit.tracking.console import Console

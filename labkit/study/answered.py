@@ -1,13 +1,12 @@
 """Runs that were made before, in any sweep or experiment, and answer for one that is asked now."""
 
-import hashlib
-import inspect
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labkit.spec import Choice, Spec, ValidationError
+from labkit.spec import ValidationError
+from labkit.study.own import own_files
 from labkit.study.pace import SAME
 from labkit.study.plan import Job
 from labkit.tracking import source
@@ -18,14 +17,20 @@ from labkit.train.run import RunSpec, Runtime
 Record = Mapping[str, Any]
 
 
-def answering(job: Job, runs: Path, identity: str, takes: Callable[[Record], bool]) -> Run | None:
+def answering(job: Job, runs: Path, identity: str, sources: Record, takes: Callable[[Record], bool]) -> Run | None:
     """A finished run of the same spec, data and sources, whose record is one to take; None if there is none.
 
-    Without the data's identity ("") it is taken to be the same.
+    Without the data's identity ("") it is taken to be the same. `sources` are the user's, each file's digest by its
+    place: a run with components of the user's own answers only where none of them has changed.
     """
     for path in sorted(runs.glob(f"*/*/*/seed*-{job.fingerprint}")):
         run = Run(path)
-        if path != job.run.path and not run.fault and takes(run.record()) and _answers(run, job.spec, identity):
+        if (
+            path != job.run.path
+            and not run.fault
+            and takes(run.record())
+            and _answers(run, job.spec, identity, sources)
+        ):
             return run
     return None
 
@@ -38,7 +43,7 @@ def is_alike(record: Record, runtime: Runtime) -> bool:
     return here and not moved and record.get("versions") == versions() and all(told.get(x) == asked[x] for x in SAME)
 
 
-def _answers(run: Run, spec: RunSpec, identity: str) -> bool:
+def _answers(run: Run, spec: RunSpec, identity: str, sources: Record) -> bool:
     record = run.record()
     data = record.get("data", {})
     if record.get("status") not in FINISHED or identity not in ("", data.get("identity", data.get("hash"))):
@@ -49,27 +54,11 @@ def _answers(run: Run, spec: RunSpec, identity: str) -> bool:
         same = RunSpec.from_json(run.spec()) == spec
     except ValidationError:
         return False
-    return same and all(_is_recorded(file, record) for file in own_files(spec))
+    return same and _is_of(sources, record, own_files(spec))
 
 
-def own_files(spec: Spec) -> set[Path]:
-    """The files of the user's own that define components of a spec."""
-    return {
-        Path(inspect.getfile(type(part))) for part in _parts(spec) if not type(part).__module__.startswith("labkit.")
-    }
-
-
-def _parts(spec: Any) -> Iterator[Choice]:
-    if isinstance(spec, Choice):
-        yield spec
-    if isinstance(spec, Spec):
-        for _, value in spec:
-            yield from _parts(value)
-    elif isinstance(spec, tuple):
-        for value in spec:
-            yield from _parts(value)
-
-
-def _is_recorded(file: Path, record: Mapping[str, Any]) -> bool:
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    return any(str(file).endswith(path) and kept == digest for path, kept in record.get("sources", {}).items())
+def _is_of(sources: Record, record: Record, files: Sequence[Path]) -> bool:
+    """Whether the user's components come from the sources that a record has, and what both know of is the same."""
+    kept = record.get("sources", {})
+    known = all(any(str(file).endswith(place) for place in kept) for file in files)
+    return not files or (known and all(kept[place] == sources[place] for place in kept.keys() & sources.keys()))

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from labkit.spec import Mistake, ValidationError, closest, explain
+from labkit.faults import closest, explain
+from labkit.spec import Mistake, ValidationError
 from labkit.study.editions import Asked
 from labkit.study.names import brief
 from labkit.train.run import Runtime

@@ -9,9 +9,10 @@ from typing import Any, Literal, TypeGuard, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from labkit.family import is_due, members, unset
+from labkit.faults import spec_of
 from labkit.search.pruners import Pruner
 from labkit.search.samplers import Sampler
-from labkit.spec import Choice, Mistake, Spec, shown, spec_of
+from labkit.spec import Choice, Mistake, Spec, shown
 from labkit.tracking.console import Console
 from labkit.train.run import RunSpec
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.faults import explain
+from labkit.spec import Mistake, ValidationError
 from labkit.study.experiment import Experiment, between
 from labkit.study.loading import Loaded, named_baseline
 from labkit.study.names import exact, safe

@@ -11,8 +11,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 import labkit
+from labkit.faults import closest, explain
 from labkit.search.tune import Tune, check_tuned
-from labkit.spec import Mistake, Spec, ValidationError, closest, explain
+from labkit.spec import Mistake, Spec, ValidationError
 from labkit.study.names import at, brief, is_safe, named, renamed, safe
 from labkit.study.sizes import by_rule, place_of, sizes_of
 from labkit.train.run import RunSpec

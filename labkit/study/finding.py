@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from labkit.spec import Mistake, closest
+from labkit.faults import closest
+from labkit.spec import Mistake
 from labkit.study.names import safe
 from labkit.tracking.record import Edition, Run
 from labkit.tracking.source import hashes

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from labkit.spec import Mistake, Spec, ValidationError, closest, explain
+from labkit.faults import closest, explain
+from labkit.spec import Mistake, Spec, ValidationError
 from labkit.study.experiment import Experiment
 from labkit.study.finding import experiment_name, project_root
 from labkit.tracking import source

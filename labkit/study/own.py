@@ -34,10 +34,11 @@ def placed(spec: RunSpec) -> list[tuple[Any, ModelSpec]]:
 def parts_of(spec: Spec) -> Iterator[Choice]:
     """Every component of a spec, the outer ones first."""
     for _, value in spec:
-        if isinstance(value, Choice):
-            yield value
-        if isinstance(value, Spec):
-            yield from parts_of(value)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Choice):
+                yield item
+            if isinstance(item, Spec):
+                yield from parts_of(item)
 
 
 def is_ours(thing: Any) -> bool:
@@ -45,10 +46,14 @@ def is_ours(thing: Any) -> bool:
     return thing.__module__.startswith("labkit.")
 
 
+def own_files(spec: RunSpec) -> list[Path]:
+    """The files that the user's components of a spec come from."""
+    return sorted({Path(file) for part in own_parts(spec) if (file := inspect.getsourcefile(type(part)))})
+
+
 def own_source(spec: RunSpec) -> str:
     """A digest of the files that the user's components come from; empty where there are none."""
-    files = {inspect.getsourcefile(type(part)) for part in own_parts(spec)} - {None}
-    texts = [Path(file).read_bytes() for file in sorted(map(str, files))]
+    texts = [file.read_bytes() for file in own_files(spec)]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16] if texts else ""
 
 

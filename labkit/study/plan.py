@@ -1,6 +1,5 @@
 """Which runs an experiment needs, and which of them are missing."""
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,12 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labkit.data import Store
-from labkit.spec import Mistake, ValidationError, closest
+from labkit.faults import closest
+from labkit.spec import Mistake, ValidationError
 from labkit.study.counting import Counted
 from labkit.study.experiment import Experiment
 from labkit.study.loading import Loaded
 from labkit.study.names import brief, exact
-from labkit.study.own import own_parts
+from labkit.study.own import own_files
 from labkit.tracking import source
 from labkit.tracking.record import FINISHED, Busy, Edition, Run
 from labkit.train.run import RunSpec
@@ -117,8 +117,8 @@ class Planner:
         kept = record.get("sources", {}) | record.get("labkit_sources", {})
         there = {place: root / place for place in record.get("sources", {}) if (root / place).is_file()}
         now = {**source.hashes({**there, **self.files}), **source.own()}
-        needed = {inspect.getsourcefile(type(part)) for part in own_parts(job.spec)}
-        new = {place for place, file in self.files.items() if place not in kept and str(file) in needed}
+        needed = own_files(job.spec)
+        new = {place for place, file in self.files.items() if place not in kept and file in needed}
         return sorted(new | {file for file, digest in kept.items() if now.get(file) != digest})
 
     def describe(self, arms: Sequence[Counted], command: str, more: Mapping[str, Any] | None = None) -> None:

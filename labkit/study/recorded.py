@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from labkit.faults import explain
 from labkit.model import Costs, costs
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.spec import Mistake, ValidationError
 from labkit.study.loading import faults_of
-from labkit.study.own import is_ours, own_parts
+from labkit.study.own import own_parts
 from labkit.tracking import source
 from labkit.tracking.record import Run
 from labkit.train.run import RunSpec
@@ -49,8 +50,7 @@ def _unknown(tree: Any, *, loaded: bool = False) -> str:
         spec = RunSpec.from_json(tree)
     except ValidationError as error:
         return explain(error, RunSpec)
-    parts = [*own_parts(spec), *(one.corpus for one in spec.evaluation.also if not is_ours(type(one.corpus)))]
-    missing = [part for part in parts if not (loaded and type(part).__module__ in sys.modules)]
+    missing = [part for part in own_parts(spec) if not (loaded and type(part).__module__ in sys.modules)]
     return ", ".join(f"{part.label}, which labkit does not define" for part in missing)
 
 

@@ -184,8 +184,8 @@ class Runner:
         if self.options.fresh or job.run.record():
             return None
         store = self.stores.get(_data_key(job))
-        runtime = self.slots[0].runtime
-        return answering(job, self.options.runs, store.identity if store else "", partial(is_alike, runtime=runtime))
+        identity, alike = store.identity if store else "", partial(is_alike, runtime=self.slots[0].runtime)
+        return answering(job, self.options.runs, identity, self.sources, alike)
 
     def _answer(self, missing: Sequence[Job]) -> set[Job]:
         """Take over the runs that answer for jobs, and say whose they are."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.components.parametrization import Mup, Parametrization, Standard
+from labkit.faults import explain
 from labkit.model import ModelSpec
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.spec import Mistake, ValidationError
 from labkit.tracking.console import Console
 from labkit.train.coordinates import TOLERANCE, Effort, Line, lines
 from labkit.train.run import RunSpec

@@ -53,7 +53,8 @@ class Folders:
             "tags": dict(tags),
             "described": self.planner.arm(job.counted),
         }
-        if not job.run.record() and (other := answering(job, self.runs, store.identity, self._takes)):
+        other = None if job.run.record() else answering(job, self.runs, store.identity, self.sources, self._takes)
+        if other is not None:
             job.run.adopt(other, {**self.planner.facts(job, store, other.record().get("sources", {})), **more})
             return False
         self.planner.plan(job, store, more)

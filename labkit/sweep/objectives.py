@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from labkit.faults import closest
 from labkit.report.arms import SPEED
-from labkit.spec import Mistake, closest, shown
+from labkit.spec import Mistake, shown
 from labkit.train.run import RunSpec
 
 Direction = Literal["minimize", "maximize"]

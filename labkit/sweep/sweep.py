@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
+from labkit.faults import closest
 from labkit.search.measured import check_measured
 from labkit.search.method import Method
 from labkit.search.space import TRIES, Changes, Space, digest, refused
 from labkit.search.tune import Tune, check_trials, method
-from labkit.spec import Mistake, closest
+from labkit.spec import Mistake
 from labkit.study.experiment import MATCH_BY, Experiment, unseeded
 from labkit.study.names import brief, exact, safe, tails
 from labkit.sweep.constraints import EXAMPLE, Constraints, broken, check_constraints, signature

@@ -4,7 +4,8 @@ import signal
 
 import torch
 
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.faults import explain
+from labkit.spec import Mistake, ValidationError
 from labkit.train.run import RunSpec
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from labkit.data import Bpe, Byte, DataSpec, Further, Store, Text, Tokenizer, bounds, prepare
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.faults import explain
+from labkit.spec import Mistake, ValidationError
 from labkit.train.run import RunSpec
 from tests.specs import TINY
 

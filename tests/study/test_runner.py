@@ -266,6 +266,39 @@ def test_a_run_of_other_conditions_answers_for_none(project: Path, differs: dict
     assert made.answered(job) is None
 
 
+def test_a_component_of_ones_own_answers_only_where_nothing_that_it_may_rest_on_has_changed(
+    project: Path, write: Write
+) -> None:
+    norm = """
+from typing import Literal
+from experiments.tools import eps
+from labkit import Norm
+from torch import nn
+
+class Mine(Norm):
+    kind: Literal["mine"] = "mine"
+    def build(self, width, place): return nn.LayerNorm(width, eps=eps)
+"""
+    code = """
+from experiments.baselines import pico
+from experiments.norms import Mine
+from labkit import Experiment
+
+own = {"own": {"model.norm": Mine()}}
+experiment = Experiment(baseline=pico, variants=own, seeds=1, metric="val/loss", match="none")
+"""
+    tools = write("eps = 1e-5", "tools.py")
+    write(norm, "norms.py")
+    first, second = write(code, "first.py"), write(code, "second.py")
+    assert not drive(first, project / "runs").failed
+    made = driver(second, project / "runs")
+    made.prepare()
+    assert [made.answered(job) is not None for job in made.jobs] == [True, True]
+    tools.write_text("eps = 1e-3")
+    made.sources = made.planner.hashes()
+    assert [made.answered(job) is not None for job in made.jobs] == [True, False]
+
+
 @pytest.mark.usefixtures("instant")
 def test_an_arm_that_is_scored_on_another_text_gets_no_verdict(project: Path, write: Write) -> None:
     file = write("""

@@ -6,11 +6,12 @@ from typing import Literal
 
 import pytest
 
+from labkit.faults import explain
 from labkit.model import costs
 from labkit.optim.optimizer import Adamw, Optimizer
 from labkit.optim.stepper import Stepper
 from labkit.optim.weights import Weight
-from labkit.spec import Mistake, ValidationError, explain
+from labkit.spec import Mistake, ValidationError
 from labkit.train.run import Budget, Evaluation, Flops, RunSpec, Runtime, Seed, Steps, Tokens
 
 
