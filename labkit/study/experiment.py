@@ -346,9 +346,8 @@ def _checked(arm: Arm, others: list[Arm], metric: str) -> Arm:
         if other.spec == arm.spec != others[0].spec:
             raise Mistake(f"variant {brief(arm.name)}: it is the same as {brief(other.name)}; leave one out")
     if metric.startswith("val/loss") and arm.spec.tokenizer != others[0].spec.tokenizer:
-        remedy = 'write metric="val/bpb", which is per byte'
-        place = f"variant {brief(arm.name)}: tokenizer"
-        raise Mistake(f"{place}: losses per token of two tokenizers do not compare; {remedy}")
+        told = "losses per token of two tokenizers do not compare"
+        raise Mistake(f'variant {brief(arm.name)}: tokenizer: {told}; write metric="val/bpb", which is per byte')
     return arm
 
 
